@@ -11,11 +11,15 @@ mod distribution;
 pub mod log;
 mod loops;
 mod merge;
+mod reuse;
+mod statistics;
 
 pub use buckets::{Bucket, Buckets, Summary};
 pub use distribution::{Counted, Distribution, MOST_DISTINCT};
 pub use loops::{Loop, PARTS_OF_TICK, Stamps, Ticks};
 pub use merge::Unlike;
+pub use reuse::{Frequent, Hits, Reuse};
+pub use statistics::{Number, OfFinite, Statistics, finite};
 
 use crate::vocabulary::{Format, ReadError};
 use program::signature::Type;

@@ -10,6 +10,7 @@
 
 pub mod cache;
 pub mod carry;
+pub mod chart;
 mod columns;
 pub mod convert;
 pub mod count;

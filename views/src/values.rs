@@ -1,6 +1,7 @@
 //! What `engraft values` says, and `show` of its recordings: values of calls and at places.
 
 mod loops;
+pub mod reuse;
 
 pub use loops::{BinView, LoopView, StampsView, SummaryView, TripsView};
 
@@ -52,6 +53,11 @@ pub struct CallsView {
     pub arguments: Vec<ColumnView>,
     /// What it returned.
     pub result: Option<ColumnView>,
+    /// How many ticks of the time stamp counter calls took that came back, with all that was called in them;
+    /// `None` if that was not recorded.
+    pub ticks: Option<StatisticsView>,
+    /// The same without calls in them that are recorded themselves.
+    pub own_ticks: Option<StatisticsView>,
 }
 
 /// A place where something is.
@@ -95,8 +101,54 @@ pub struct ColumnView {
     pub error: u64,
     /// How many there were.
     pub total: u64,
+    /// If they are numbers, and all are known: what these are like.
+    pub statistics: Option<StatisticsView>,
     /// Those that came most.
     pub top: Vec<ValueView>,
+}
+
+/// What numbers are like: the finite ones, exact but for one rounding. Quantiles are those that are called
+/// `inclusive`.
+#[derive(Debug, Serialize)]
+pub struct StatisticsView {
+    /// How many are finite.
+    pub n: u64,
+    /// The smallest; with the others, `None` if none is finite.
+    pub min: Option<NumberView>,
+    /// The largest.
+    pub max: Option<NumberView>,
+    /// The mean.
+    pub mean: Option<f64>,
+    /// The standard deviation, of all of them.
+    pub deviation: Option<f64>,
+    /// The median.
+    pub median: Option<f64>,
+    /// The first quartile.
+    pub q1: Option<f64>,
+    /// The third quartile.
+    pub q3: Option<f64>,
+    /// The first decile.
+    pub d1: Option<f64>,
+    /// The ninth decile.
+    pub d9: Option<f64>,
+    /// How many are no numbers.
+    pub nan: u64,
+    /// How many are infinite.
+    pub infinite: u64,
+    /// How many of the finite ones are denormal.
+    pub denormal: u64,
+}
+
+/// A number as it is.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(untagged)]
+pub enum NumberView {
+    /// A whole one without sign.
+    Unsigned(u64),
+    /// A whole one.
+    Signed(i64),
+    /// A floating-point number.
+    Float(f64),
 }
 
 /// A value.
@@ -151,6 +203,14 @@ impl View for ValuesView {
             writeln!(w, "{}: {}", calls.function, said(calls))?;
             addresses(w, &calls.addresses)?;
             calls.arguments.iter().chain(&calls.result).try_for_each(|column| print(w, column))?;
+            if let Some(ticks) = &calls.ticks {
+                writeln!(w, "\n  ticks of a call:")?;
+                print_statistics(w, ticks)?;
+            }
+            if let (Some(ticks), true) = (&calls.own_ticks, self.calls.len() > 1) {
+                writeln!(w, "\n  ticks of a call without those of recorded calls within it:")?;
+                print_statistics(w, ticks)?;
+            }
         }
         for place in &self.places {
             if !std::mem::take(&mut is_first) {
@@ -210,7 +270,7 @@ fn addresses(w: &mut dyn Write, all: &[AddressView]) -> io::Result<()> {
 }
 
 fn print(w: &mut dyn Write, column: &ColumnView) -> io::Result<()> {
-    let ColumnView { name, type_name, distinct, exact, error, total, top } = column;
+    let ColumnView { name, type_name, distinct, exact, error, total, statistics, top } = column;
     let said = match exact {
         true => format!("{} different", grouped(*distinct)),
         false => format!("{} different or more, counts to within {}", grouped(*distinct), grouped(*error)),
@@ -219,6 +279,9 @@ fn print(w: &mut dyn Write, column: &ColumnView) -> io::Result<()> {
         return Ok(());
     }
     writeln!(w, "\n  {name} ({type_name}): {said}")?;
+    if let Some(statistics) = statistics.as_ref().filter(|_| *distinct > 1) {
+        print_statistics(w, statistics)?;
+    }
     let mut t = Table::new(&["count>", "share>", "value"]);
     for one in top.iter().take(TOP) {
         t.row([one.count.to_string(), share(ratio(one.count, *total)), one.value.clone()]);
@@ -229,6 +292,43 @@ fn print(w: &mut dyn Write, column: &ColumnView) -> io::Result<()> {
         writeln!(w, "… {} more", grouped(distinct - n_shown))?;
     }
     Ok(())
+}
+
+fn print_statistics(w: &mut dyn Write, of: &StatisticsView) -> io::Result<()> {
+    let number = |number: Option<NumberView>| match number {
+        Some(NumberView::Unsigned(n)) => n.to_string(),
+        Some(NumberView::Signed(n)) => n.to_string(),
+        Some(NumberView::Float(n)) => short(n),
+        None => String::new(),
+    };
+    if of.n > 0 {
+        let mut t =
+            Table::new(&["min>", "D1>", "Q1>", "median>", "Q3>", "D9>", "max>", "mean>", "deviation>"]);
+        let all = [of.d1, of.q1, of.median, of.q3, of.d9, of.mean, of.deviation];
+        let [d1, q1, median, q3, d9, mean, deviation] = all.map(|n| n.map_or_else(String::new, short));
+        t.row([number(of.min), d1, q1, median, q3, d9, number(of.max), mean, deviation]);
+        t.text(w)?;
+    }
+    let odd = [(of.nan, "no numbers"), (of.infinite, "infinite"), (of.denormal, "denormal")];
+    let odd: Vec<String> =
+        odd.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{} {what}", grouped(*n))).collect();
+    if !odd.is_empty() {
+        writeln!(w, "  {} of them", odd.join(", "))?;
+    }
+    Ok(())
+}
+
+/// A number in six digits.
+fn short(n: f64) -> String {
+    if n == 0.0 {
+        return "0".to_owned();
+    }
+    if !(1e-4..1e15).contains(&n.abs()) {
+        return format!("{n:.5e}");
+    }
+    let before = format!("{:.0}", n.abs().trunc()).len();
+    let text = format!("{n:.*}", 6usize.saturating_sub(before).min(9));
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
 fn grouped(n: u64) -> String {

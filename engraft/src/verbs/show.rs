@@ -7,6 +7,7 @@ mod counts;
 mod function;
 mod lists;
 mod loops;
+mod reuse;
 mod summary;
 mod verify;
 
@@ -35,7 +36,7 @@ pub struct Args {
     /// here; with --counts, the counted one that has the function]
     binary: Option<PathBuf>,
     /// What to show of it: functions, loops, tables, gaps, data, function, cfg; of a recording: functions,
-    /// tree, callers, loops, edges, never, calls, paths, function [default: a summary]
+    /// tree, callers, loops, edges, never, calls, paths, reuse, function [default: a summary]
     #[arg(hide_possible_values = true)]
     what: Option<String>,
     /// For `function`, `tree` and `callers`: its name; for `function` also an address in it, or its number
@@ -56,6 +57,10 @@ pub struct Args {
     /// Of a recording: draw a flame graph of it, as an SVG picture
     #[arg(long, conflicts_with_all = ["what", "verify", "json", "format", "profile"])]
     flame: bool,
+    /// Of a recording of `values --full`: draw the values of a function's arguments and result by call, and
+    /// how soon the same arguments come again, as an SVG picture
+    #[arg(long, value_name = "FUNCTION", conflicts_with_all = ["what", "verify", "json", "format", "profile", "flame", "by"])]
+    plot: Option<String>,
     /// Of a recording: by what its instructions are summed up [default: function]
     #[arg(long, value_name = "KEY", conflicts_with_all = ["what", "verify", "flame", "profile"])]
     by: Option<by::Key>,
@@ -106,6 +111,8 @@ enum Subject {
     Tree,
     /// Who calls a function, and what these calls cost
     Callers,
+    /// When calls come again with the same arguments
+    Reuse,
 }
 
 impl Subject {
@@ -160,7 +167,7 @@ impl Args {
     fn request(&self) -> anyhow::Result<Request<'_>> {
         let what = |word: &str| {
             <Subject as clap::ValueEnum>::from_str(word, false).map_err(|_| {
-                let hint = "there are functions, loops, tables, gaps, data, function NAME, cfg\nof recordings: functions, tree, loops, edges, never, calls, paths, function NAME; callers NAME";
+                let hint = "there are functions, loops, tables, gaps, data, function NAME, cfg\nof recordings: functions, tree, loops, edges, never, calls, paths, reuse, function NAME; callers NAME";
                 Hinted::new(format!("there is no {word:?} to show"), hint)
             })
         };
@@ -177,7 +184,7 @@ impl Args {
             let is_asked_for = match what {
                 None => true,
                 Some(Subject::Function | Subject::Callers) => name.is_some(),
-                Some(Subject::Tree) => true,
+                Some(Subject::Tree | Subject::Reuse) => true,
                 Some(Subject::Functions) => name.is_none(),
                 Some(what) => name.is_none() && (what.is_of_counts() || what == Subject::Loops),
             };
@@ -207,7 +214,7 @@ impl Args {
             (Some(Subject::Function), None) => {
                 Err(Hinted::new("no function is named", "say `show BINARY function NAME`").into())
             }
-            (Some(Subject::Function | Subject::Tree | Subject::Callers), _) | (_, None) => {
+            (Some(Subject::Function | Subject::Tree | Subject::Callers | Subject::Reuse), _) | (_, None) => {
                 Ok(Request { binary, what, name, counts })
             }
             _ => {
@@ -230,8 +237,13 @@ pub fn run(args: Args) -> anyhow::Result<Answer> {
     let is_of_counts =
         wanted.what.is_some_and(|what| what.is_of_counts() || what == Subject::Loops && profile.is_some());
     let is_of_costs = wanted.binary.is_none() && wanted.what.is_some_and(Subject::is_of_costs);
-    refuse_unfit(args, wanted.what, profile.is_some(), is_of_counts || is_of_costs)?;
+    let is_of_values = wanted.binary.is_none() && wanted.what == Some(Subject::Reuse);
+    refuse_unfit(args, wanted.what, profile.is_some(), is_of_counts || is_of_costs || is_of_values)?;
     let to = args.o.as_ref();
+    if let (Some(rec), true) = (wanted.counts, is_of_values) {
+        args.output.print_to(to, &reuse::view(rec, wanted.name)?)?;
+        return Ok(Answer::Yes);
+    }
     if let (Some(rec), Some(what), true) = (wanted.counts, wanted.what, is_of_costs) {
         print_costs(args, what, rec, wanted.name)?;
         return Ok(Answer::Yes);
@@ -244,6 +256,11 @@ pub fn run(args: Args) -> anyhow::Result<Answer> {
         (None, Some(rec)) if args.flame => {
             let picture = flame_graph(rec)?;
             output::data(to.map(PathBuf::as_path), |w| w.write_all(&picture))?;
+            return Ok(Answer::Yes);
+        }
+        (None, Some(rec)) if args.plot.is_some() => {
+            let picture = reuse::plot(rec, args.plot.as_deref().unwrap_or_default())?;
+            output::data(to.map(PathBuf::as_path), |w| w.write_all(picture.as_bytes()))?;
             return Ok(Answer::Yes);
         }
         (None, Some(rec)) if args.by.is_some_and(|key| key != by::Key::Function) => {
@@ -300,9 +317,13 @@ fn refuse_unfit(
         let hint = "say `show REC` with it, or add `--counts REC` or `--profile FILE`";
         return Err(Hinted::new("edges, never, calls and paths are what counts tell", hint).into());
     }
-    if (args.flame || args.by.is_some()) && (!has_profile || what.is_some()) {
+    if (args.flame || args.by.is_some() || args.plot.is_some()) && (!has_profile || what.is_some()) {
         let hint = "say `show REC` or `show TRACE` with it, and nothing else";
-        return Err(Hinted::new("--flame and --by are of all that a recording holds", hint).into());
+        return Err(Hinted::new("--flame, --by and --plot are of what a recording holds", hint).into());
+    }
+    if what == Some(Subject::Reuse) && !is_of_counts {
+        let hint = "say `show REC reuse`, of what `engraft values --full` recorded";
+        return Err(Hinted::new("reuse is what a log of calls tells", hint).into());
     }
     if let (Some(Subject::Tree | Subject::Callers), false) = (what, is_of_counts) {
         let hint =
@@ -402,7 +423,7 @@ fn print_program(
         Some(Subject::Data) => args.output.print_to(to, &lists::data(program))?,
         // With counts they were shown above; without, refused.
         Some(Subject::Edges | Subject::Never | Subject::Calls | Subject::Paths) => {}
-        Some(Subject::Tree | Subject::Callers) => {}
+        Some(Subject::Tree | Subject::Callers | Subject::Reuse) => {}
         Some(Subject::Cfg) => args.output.print_to(to, &cfg::view(program, args.instructions))?,
         Some(Subject::Function) => {
             let id = input::function(program, wanted.name.unwrap_or_default())?;

@@ -7,12 +7,13 @@ use crate::input::names::spellings;
 use crate::input::{self, CommandLine, Ending, Place, Source};
 use crate::output::{self, Answer, Hinted};
 use crate::verbs::count;
+use anyhow::Context as _;
 use live::Target;
 use measure::prototypes::{PrototypeError, Prototypes};
 use measure::values::{Asked, AskedCall, AskedPlace, Code, Logged, Rows, Stamping};
 use profile::Profile;
 use profile::recording::{Module, Recording, Run};
-use profile::values::log::LogWriter;
+use profile::values::log::{Log, LogWriter};
 use profile::values::{SECTION, Values};
 use session::{
     FinishedLog, Instrumentation, Measurable, Measured, MeasuredRun, ModuleFilter, Modules, Placement,
@@ -211,7 +212,8 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     warnings.iter().for_each(output::warned);
     say_unseen(&asked, &codes, &values);
     if !args.output.is_silent() {
-        args.output.print(&fill::view(&values))?;
+        let log = args.full.then(|| logged(rec.path())).transpose()?.flatten();
+        args.output.print(&fill::view(&values, log.as_ref())?)?;
     }
     Ok(Answer::Status(count::passed_on(status)))
 }
@@ -228,6 +230,12 @@ fn finish(rec: &Path, log: FinishedLog, recording: &Recording) -> anyhow::Result
         }
         Err(err) => Err(Hinted::new(format!("cannot write {}: {err}", rec.display()), hint).into()),
     }
+}
+
+/// The log in the recording `rec`.
+fn logged(rec: &Path) -> anyhow::Result<Option<Log>> {
+    let opened = std::fs::File::open(rec).map_err(anyhow::Error::from);
+    opened.and_then(|file| Ok(Log::open(file)?)).with_context(|| format!("cannot read {}", rec.display()))
 }
 
 /// A module of which nothing was counted.
@@ -302,5 +310,7 @@ pub fn recorded(rec: &Path) -> anyhow::Result<Option<ValuesView>> {
     if input::is_trace(rec) || !input::is_recording(rec) {
         return Ok(None);
     }
-    Ok(Source::read(rec)?.values()?.as_ref().map(fill::view))
+    let source = Source::read(rec)?;
+    let view = source.values()?.map(|values| fill::view(&values, source.log()));
+    view.transpose().with_context(|| format!("cannot use {}", rec.display()))
 }

@@ -78,6 +78,71 @@ fn each_call_is_a_row() {
     assert!(ran.stderr.contains("become CSV and nothing else"), "{}", ran.stderr);
 }
 
+/// Of the rows of `scaled`, in order: its arguments.
+fn arguments(folder: &Path) -> Vec<String> {
+    engraft(folder, "convert all.engraft -o scaled.csv --function scaled");
+    let text = std::fs::read_to_string(folder.join("scaled.csv")).expect("it is written");
+    let arguments = |line: &str| line.split(',').skip(4).take(2).collect::<Vec<_>>().join(", ");
+    text.lines().skip(1).map(arguments).collect()
+}
+
+/// How often tables would have had a result, and how soon arguments come again, is what its rows say; they
+/// are drawn.
+#[test]
+fn calls_that_come_again_are_told_and_drawn() {
+    needs!("gcc");
+    let place = folder();
+    let folder = place.path();
+    compiled(folder);
+    let mut ran = Command::new(env!("CARGO_BIN_EXE_engraft"));
+    ran.args(["values", "--no-cache", "-q", "--full", "-o", "all.engraft", "--calls", CALLS, "./logged"]);
+    assert_eq!(ran.current_dir(folder).output().expect("it runs").status.code(), Some(1));
+    let all = arguments(folder);
+    let said = engraft(folder, "show all.engraft reuse scaled --json").json();
+    let of = &said["functions"][0];
+    let different: BTreeSet<&String> = all.iter().collect();
+    assert_eq!(of["calls"], all.len());
+    assert_eq!(of["distinct"], different.len());
+    for (n, table) in of["tables"].as_array().expect("tables").iter().enumerate() {
+        let (mut kept, mut n_hits) = (std::collections::VecDeque::new(), 0u32);
+        for one in &all {
+            if let Some(at) = kept.iter().position(|known| known == one) {
+                n_hits += 1;
+                kept.remove(at);
+            }
+            kept.push_front(one.clone());
+            kept.truncate(1 << n);
+        }
+        let share = f64::from(n_hits) / f64::from(u32::try_from(all.len()).expect("few"));
+        // JSON is read by a parser that may be off by the last bit.
+        let full = table["full"].as_f64().expect("a share");
+        assert_eq!(
+            (table["entries"].as_u64(), (full - share).abs() < 1e-12),
+            (Some(1 << n), true),
+            "{full} {share}"
+        );
+        assert_eq!(table["ways_8"].is_null(), n < 3);
+    }
+    let first = &of["frequent"][0];
+    let words =
+        first["arguments"].as_array().expect("arguments").iter().map(|word| word.as_str().expect("text"));
+    let words = words.collect::<Vec<_>>().join(", ");
+    let places: Vec<usize> = (0..all.len()).filter(|n| all[*n] == words).collect();
+    assert_eq!(first["count"], places.len());
+    let distances: Vec<usize> = places.windows(2).map(|two| two[1] - two[0]).collect();
+    let (min, max) = (distances.iter().min().expect("some"), distances.iter().max().expect("some"));
+    let said = |what: &str| first["distance"][what].as_f64().expect("a number");
+    assert_eq!((said("min").to_string(), said("max").to_string()), (min.to_string(), max.to_string()));
+    let picture = engraft(folder, "show all.engraft --plot scaled").ok();
+    for part in ["x of scaled at each call", "distance (calls)", "8 ways", "result (double)"] {
+        assert!(picture.contains(part), "{part}");
+    }
+    let ran = engraft(folder, "show all.engraft --plot main");
+    assert!(ran.stderr.contains("has no call of main with its arguments"), "{}", ran.stderr);
+    let ran = engraft(folder, "show logged reuse");
+    assert!(ran.stderr.contains("reuse is what a log of calls tells"), "{}", ran.stderr);
+}
+
 /// Whoever writes the log is killed: what was written is read, and it is said that the rest is missing.
 #[test]
 fn a_log_whose_writer_was_killed_is_read_up_to_there() {

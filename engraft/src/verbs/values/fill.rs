@@ -1,14 +1,17 @@
 //! From values to what is said of them.
 
 use crate::input::names::source_name;
+use profile::ReadError;
+use profile::values::log::{Log, Part};
 use profile::values::{
-    Address, Buckets, Calls, Column, Counted, Loop, PARTS_OF_TICK, Place, Stamps, Summary, Values,
+    Address, Buckets, Calls, Column, Counted, Loop, Number, PARTS_OF_TICK, Place, Stamps, Statistics,
+    Summary, Values,
 };
 use program::signature::text;
 use std::cmp::Reverse;
 use views::values::{
-    AddressView, BinView, CallsView, ColumnView, LoopView, PlaceView, StampsView, SummaryView, TripsView,
-    ValueView, ValuesView,
+    AddressView, BinView, CallsView, ColumnView, LoopView, NumberView, PlaceView, StampsView, StatisticsView,
+    SummaryView, TripsView, ValueView, ValuesView,
 };
 
 /// How many values of a column are said for programs.
@@ -16,45 +19,58 @@ const MOST: usize = 1000;
 /// How many instances are named of each bin.
 const N_EXAMPLES: usize = 3;
 
-/// What is said of `values`.
-pub fn view(values: &Values) -> ValuesView {
+/// What is said of `values`, and of their log, if there is one.
+///
+/// # Errors
+/// If the log is damaged.
+pub fn view(values: &Values, log: Option<&Log>) -> Result<ValuesView, ReadError> {
     // What a glob means is listed if it was called.
     let is_listed = |one: &&Calls| one.n_calls > 0 || !one.is_of_glob;
-    ValuesView {
+    let calls = values.calls.iter().filter(is_listed).map(|of| calls(of, log));
+    Ok(ValuesView {
         schema: ValuesView::SCHEMA,
-        calls: values.calls.iter().filter(is_listed).map(calls).collect(),
+        calls: calls.collect::<Result<_, _>>()?,
         not_called: values.calls.iter().filter(|one| !is_listed(one)).count() as u64,
-        places: values.places.iter().map(place).collect(),
+        places: values.places.iter().map(|of| place(of, log)).collect::<Result<_, _>>()?,
         loops: loops(values),
         stamps: values.stamps.as_ref().map(stamps),
         unread_bytes: values.n_unread_bytes,
         threads_with_losses: values.n_lost,
-    }
+    })
 }
 
-fn calls(calls: &Calls) -> CallsView {
+fn calls(calls: &Calls, log: Option<&Log>) -> Result<CallsView, ReadError> {
+    let log = log.and_then(|log| Some((log, log.table(&calls.function, calls.asked, false)?)));
+    let has_times = log.is_some_and(|(log, n)| log.tables.get(n).is_some_and(|table| table.has_times));
+    let timed = |part| match log.filter(|_| has_times) {
+        Some((log, n)) => Ok(Statistics::of_log(log, n, part)?.as_ref().map(statistics)),
+        None => Ok(None),
+    };
     let ended = |n: u64| (!calls.is_without_ends).then_some(n);
     // What was asked for is called so; what a glob means, as the source calls it.
     let of_glob = if calls.is_of_glob { source_name(&calls.function) } else { None };
-    CallsView {
+    Ok(CallsView {
         function: of_glob.unwrap_or_else(|| calls.function.clone()),
         calls: calls.n_calls,
         results: ended(calls.n_results),
         left: ended(calls.n_left),
         open: ended(calls.n_open),
         addresses: calls.addresses.iter().map(address).collect(),
-        arguments: calls.arguments.iter().map(column).collect(),
-        result: calls.result.as_ref().map(column),
-    }
+        arguments: columns(&calls.arguments, log)?,
+        result: calls.result.as_ref().map(|of| column(of, log, Part::Result)).transpose()?,
+        ticks: timed(Part::Ticks)?,
+        own_ticks: timed(Part::OwnTicks)?,
+    })
 }
 
-fn place(place: &Place) -> PlaceView {
-    PlaceView {
+fn place(place: &Place, log: Option<&Log>) -> Result<PlaceView, ReadError> {
+    let log = log.and_then(|log| Some((log, log.table(&place.place, 0, true)?)));
+    Ok(PlaceView {
         place: place.place.clone(),
         executions: place.n,
         addresses: place.addresses.iter().map(address).collect(),
-        values: place.columns.iter().map(column).collect(),
-    }
+        values: columns(&place.columns, log)?,
+    })
 }
 
 /// Those that ran; if none did, all. What took most ticks comes first.
@@ -136,19 +152,55 @@ fn address(address: &Address) -> AddressView {
     AddressView { module: address.module.clone(), address: address.at, name: address.name.clone() }
 }
 
-fn column(column: &Column) -> ColumnView {
+fn columns(all: &[Column], log: Option<(&Log, usize)>) -> Result<Vec<ColumnView>, ReadError> {
+    all.iter().enumerate().map(|(n, one)| column(one, log, Part::Argument(n))).collect()
+}
+
+/// A column, which is this part of the rows of a table of the log.
+fn column(column: &Column, log: Option<(&Log, usize)>, part: Part) -> Result<ColumnView, ReadError> {
     let value = |one: &Counted| ValueView {
         value: text::text(&column.kind, &one.bytes),
         bits: text::bits(&column.kind, &one.bytes),
         count: one.count,
     };
-    ColumnView {
+    let counted = column.values.counted();
+    let known = match log {
+        _ if column.values.is_exact() => Statistics::of_counted(&column.kind, &counted),
+        Some((log, n)) => Statistics::of_log(log, n, part)?,
+        None => None,
+    };
+    Ok(ColumnView {
         name: column.name.clone(),
         type_name: column.type_name.clone(),
         distinct: column.values.n_distinct(),
         exact: column.values.is_exact(),
         error: column.values.error(),
         total: column.values.n(),
-        top: column.values.counted().iter().take(MOST).map(value).collect(),
+        statistics: known.as_ref().map(statistics),
+        top: counted.iter().take(MOST).map(value).collect(),
+    })
+}
+
+fn statistics(all: &Statistics) -> StatisticsView {
+    let number = |number: Number| match number {
+        Number::Unsigned(n) => NumberView::Unsigned(n),
+        Number::Signed(n) => NumberView::Signed(n),
+        Number::Float(n) => NumberView::Float(n),
+    };
+    let of = all.of_finite;
+    StatisticsView {
+        n: all.n,
+        min: of.map(|of| number(of.min)),
+        max: of.map(|of| number(of.max)),
+        mean: of.map(|of| of.mean),
+        deviation: of.map(|of| of.deviation),
+        median: of.map(|of| of.median),
+        q1: of.map(|of| of.q1),
+        q3: of.map(|of| of.q3),
+        d1: of.map(|of| of.d1),
+        d9: of.map(|of| of.d9),
+        nan: all.n_nan,
+        infinite: all.n_infinite,
+        denormal: all.n_denormal,
     }
 }

@@ -7,9 +7,11 @@
 //! plain      = planes of the values
 //! difference = planes of what each is more than the one before, zigzagged
 //! xor        = planes of each XOR the one before
-//! dictionary = planes of numbers in the dictionary, which is: how many: varint, the values: varints
-//! planes     = n: u8, length: varint, zstd of (the dictionary, the lowest byte of each value, the next of
-//!              each, n in all)
+//! dictionary = length: varint, zstd of (values, the lowest byte of each number in these, then its other
+//!              bits, as many as the largest needs, from the lowest bit of each byte on)
+//! pairs      = length: varint, zstd of (values, each number in these in 2 bytes)
+//! values     = how many: varint, the lowest byte of each, the next of each, 8 in all
+//! planes     = n: u8, length: varint, zstd of (the lowest byte of each value, the next of each, n in all)
 //! ```
 //! The dictionary has the value first that comes most. Which coding takes the least is tried on some rows in
 //! the middle where there are many.
@@ -38,6 +40,7 @@ const PLAIN: u8 = 2;
 const DIFFERENCE: u8 = 3;
 const XOR: u8 = 4;
 const DICTIONARY: u8 = 5;
+const PAIRS: u8 = 6;
 
 /// Codes columns; what it needs for that is kept from one to the next.
 pub(super) struct Coder {
@@ -82,9 +85,19 @@ impl Coder {
             }
         }
         let dictionary = dictionary.filter(|_| best == DICTIONARY).unwrap_or_default();
-        self.pack(best, values, &dictionary);
+        let n = self.pack(best, values, &dictionary);
+        // What repeats in part is shorter with both bytes of a number beside each other.
+        if best == DICTIONARY && self.numbers.len() > 256 {
+            if self.pack(PAIRS, values, &dictionary) < n {
+                best = PAIRS;
+            } else {
+                self.pack(best, values, &dictionary);
+            }
+        }
         out.push(best);
-        out.push(u8::try_from(self.n_planes()).unwrap_or(8));
+        if !matches!(best, DICTIONARY | PAIRS) {
+            out.push(u8::try_from(self.n_planes()).unwrap_or(8));
+        }
         varint(out, self.packed.len() as u64);
         out.extend(&self.packed);
     }
@@ -103,8 +116,10 @@ impl Coder {
         all.sort_unstable_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
         let mut out = Vec::new();
         varint(&mut out, all.len() as u64);
+        for plane in 0..8 {
+            out.extend(all.iter().map(|(_, value)| byte(*value, plane)));
+        }
         for (number, (_, value)) in (0..).zip(all) {
-            varint(&mut out, value);
             self.numbers.insert(value, number);
         }
         Some(out)
@@ -120,17 +135,26 @@ impl Coder {
             match coding {
                 DIFFERENCE => zigzag(value.wrapping_sub(before).cast_signed()),
                 XOR => value ^ before,
-                DICTIONARY => numbers.get(&value).map_or(0, |n| u64::from(*n)),
+                DICTIONARY | PAIRS => numbers.get(&value).map_or(0, |n| u64::from(*n)),
                 _ => value,
             }
         });
         self.changed.extend(changed);
         self.planes.clear();
         self.planes.extend(dictionary);
-        for plane in 0..self.n_planes() {
-            let shift = 8 * u32::try_from(plane).unwrap_or(0);
-            #[expect(clippy::cast_possible_truncation, reason = "one byte of it is taken")]
-            self.planes.extend(self.changed.iter().map(|value| (value >> shift) as u8));
+        match coding {
+            DICTIONARY => {
+                self.planes.extend(self.changed.iter().map(|number| byte(*number, 0)));
+                pack_bits(&self.changed, n_more_bits(self.numbers.len()), &mut self.planes);
+            }
+            PAIRS => self
+                .planes
+                .extend(self.changed.iter().flat_map(|number| [byte(*number, 0), byte(*number, 1)])),
+            _ => {
+                for plane in 0..self.n_planes() {
+                    self.planes.extend(self.changed.iter().map(|value| byte(*value, plane)));
+                }
+            }
         }
         self.packed.resize(zstd::zstd_safe::compress_bound(self.planes.len()), 0);
         let n = self.zstd.compress_to_buffer(&self.planes, &mut self.packed[..]).unwrap_or(0);
@@ -143,6 +167,49 @@ impl Coder {
         let all = self.changed.iter().fold(0, |all, value| all | value);
         (64 - all.leading_zeros()).div_ceil(8) as usize
     }
+}
+
+/// A byte of a value, the lowest being the first.
+fn byte(value: u64, n: usize) -> u8 {
+    value.to_le_bytes().get(n).copied().unwrap_or(0)
+}
+
+/// How many bits the numbers below `n` have behind the lowest byte.
+fn n_more_bits(n: usize) -> u32 {
+    (usize::BITS - n.saturating_sub(1).leading_zeros()).saturating_sub(8)
+}
+
+/// Appends the `n_bits` bits behind the lowest byte of each number, one behind the other.
+fn pack_bits(numbers: &[u64], n_bits: u32, out: &mut Vec<u8>) {
+    let (mut bits, mut n) = (0u64, 0);
+    for number in numbers {
+        bits |= (number >> 8) << n;
+        n += n_bits;
+        while n >= 8 {
+            out.push(byte(bits, 0));
+            bits >>= 8;
+            n -= 8;
+        }
+    }
+    if n > 0 {
+        out.push(byte(bits, 0));
+    }
+}
+
+/// Reads numbers of which `low` are the lowest bytes, and `more` what [`pack_bits`] made.
+fn unpack_bits(low: &[u8], more: &[u8], n_bits: u32) -> Vec<u64> {
+    let (mut more, mut bits, mut n) = (more.iter(), 0u64, 0);
+    let number = |low: &u8| {
+        while n < n_bits {
+            bits |= u64::from(more.next().copied().unwrap_or(0)) << n;
+            n += 8;
+        }
+        let high = bits & ((1 << n_bits) - 1);
+        bits >>= n_bits;
+        n -= n_bits;
+        u64::from(*low) | high << 8
+    };
+    low.iter().map(number).collect()
 }
 
 /// The first of `values`, and by how much each is more than the one before, if that is the same for all.
@@ -177,35 +244,55 @@ pub(super) fn decode(c: &mut Cursor<'_>, n: usize) -> Result<Vec<u64>, ReadError
         };
         return Ok(std::iter::from_fn(next).take(n).collect());
     }
-    let n_planes = usize::from(c.byte()?).min(8);
+    let has_dictionary = matches!(coding, DICTIONARY | PAIRS);
+    let n_planes = if has_dictionary { 2 } else { usize::from(c.byte()?).min(8) };
     let packed = c.bytes()?;
-    let most = n_planes * n + if coding == DICTIONARY { 10 * (MOST_ROWS + 1) } else { 0 };
+    let most = n_planes * n + if has_dictionary { 8 * MOST_ROWS + 10 } else { 0 };
     let unpacked = zstd::bulk::decompress(packed, most);
     let unpacked = unpacked.map_err(|_| c.damaged("a column of the log cannot be unpacked"))?;
     let mut inner = Cursor::within(&unpacked);
-    let mut dictionary = Vec::new();
-    if coding == DICTIONARY {
-        let n = inner.len()?;
-        dictionary = inner.column(n)?;
+    if has_dictionary {
+        let n_known = inner.len()?;
+        if n_known > MOST_ROWS {
+            return Err(c.damaged("a dictionary of the log is too long"));
+        }
+        let known = planes(&mut inner, n_known, 8)?;
+        let numbers = match coding {
+            PAIRS => inner
+                .take(2 * n)?
+                .chunks(2)
+                .map(|two| two.iter().rev().fold(0, |n, b| n << 8 | u64::from(*b)))
+                .collect(),
+            _ => {
+                let n_bits = n_more_bits(n_known);
+                let low = inner.take(n)?;
+                unpack_bits(low, inner.take((n * n_bits as usize).div_ceil(8))?, n_bits)
+            }
+        };
+        let value = |number: u64| usize::try_from(number).ok().and_then(|n| known.get(n)).copied();
+        let values: Option<Vec<u64>> = numbers.into_iter().map(value).collect();
+        return values.ok_or_else(|| c.damaged("a value of the log is not in its dictionary"));
     }
-    let mut values = vec![0u64; n];
-    for plane in 0..n_planes {
-        let bytes = inner.take(n)?;
-        values.iter_mut().zip(bytes).for_each(|(value, byte)| *value |= u64::from(*byte) << (8 * plane));
-    }
+    let mut values = planes(&mut inner, n, n_planes)?;
     let mut last = 0u64;
     for value in &mut values {
         last = match coding {
             PLAIN => *value,
             DIFFERENCE => last.wrapping_add(unzigzag(*value).cast_unsigned()),
             XOR => last ^ *value,
-            DICTIONARY => {
-                let at = usize::try_from(*value).ok().and_then(|n| dictionary.get(n));
-                *at.ok_or_else(|| c.damaged("a value of the log is not in its dictionary"))?
-            }
             _ => return Err(c.damaged("another version of engraft kept the log")),
         };
         *value = last;
+    }
+    Ok(values)
+}
+
+/// Values of so many bytes, the lowest of each first.
+fn planes(c: &mut Cursor<'_>, n: usize, n_planes: usize) -> Result<Vec<u64>, ReadError> {
+    let mut values = vec![0u64; n];
+    for plane in 0..n_planes {
+        let bytes = c.take(n)?;
+        values.iter_mut().zip(bytes).for_each(|(value, byte)| *value |= u64::from(*byte) << (8 * plane));
     }
     Ok(values)
 }
@@ -228,6 +315,9 @@ mod tests {
         prop_oneof![
             proptest::collection::vec(any::<u64>(), 0..300),
             proptest::collection::vec(0..5u64, 0..300),
+            proptest::collection::vec((0..700u64).prop_map(|n| (n * n) << 40), 0..9000),
+            (proptest::collection::vec((0..700u64).prop_map(|n| (n * n) << 40), 1..900), 1..9usize)
+                .prop_map(|(some, n)| some.repeat(n)),
             proptest::collection::vec(prop_oneof![Just(u64::MAX), Just(7), Just(1 << 40)], 0..9000),
             doubles.prop_map(|all| all.into_iter().map(f64::to_bits).collect()),
             (any::<u64>(), any::<u64>(), 0..300u64).prop_map(|(first, step, n)| (0..n)
@@ -279,6 +369,10 @@ mod tests {
         assert!(10 * len(&doubles) <= 82 * n, "{}", len(&doubles));
         let any: Vec<u64> = (0..n).map(|_| next() << 32 ^ next()).collect();
         assert!(10 * len(&any) <= 82 * n, "{}", len(&any));
+        // Of 403, any: 8.66 bits are the least.
+        let some: Vec<u64> =
+            (0..n).map(|_| f64::from(u32::try_from(next() % 403).expect("small")).sqrt().to_bits()).collect();
+        assert!(100 * len(&some) <= 120 * n, "{}", len(&some));
         // Each half as often as the next is: some two bits.
         let few: Vec<u64> =
             (0..n).map(|_| f64::from(next().trailing_ones().min(400)).exp().to_bits()).collect();

@@ -92,6 +92,13 @@ impl Log {
         self.blocks.iter().filter(|block| block.0 == table).map(|block| block.1).sum()
     }
 
+    /// The table of the calls of a function, or of a place, that was asked for in this place and has this
+    /// name.
+    pub fn table(&self, name: &str, asked: u32, is_place: bool) -> Option<usize> {
+        let is_it = |table: &Table| table.name == name && table.is_place == is_place && table.asked == asked;
+        self.tables.iter().position(is_it)
+    }
+
     /// How many bytes the blocks of a table have in the file.
     pub fn n_bytes(&self, table: usize) -> u64 {
         self.blocks.iter().filter(|block| block.0 == table).map(|block| block.2.n_bytes()).sum()
@@ -211,6 +218,12 @@ impl Block {
             1 => Ended::Left,
             _ => Ended::Open,
         }
+    }
+
+    /// All words of a row that were read, in order, in `out`.
+    pub fn row(&self, row: usize, out: &mut Vec<u64>) {
+        out.clear();
+        out.extend(self.columns.iter().map(|column| column.2.get(row).copied().unwrap_or(0)));
     }
 
     /// The `len` bytes of a value, in `out`.
