@@ -11,6 +11,7 @@ use probe::{Module, Old, Plan, Room};
 use profile::perf_branches as perf;
 use profile::recording::Recording;
 use profile::{Context, Format, Profile};
+use program::signature::dwarf::Signatures;
 use program::{Bias, Image, Lines, LiveVa, Program, Va, arch::Decoder};
 use std::io::Write as _;
 use std::ops::ControlFlow;
@@ -81,12 +82,17 @@ pub static NEXT: LazyLock<Program> = LazyLock::new(|| {
 static MATCHING: LazyLock<Matching> =
     LazyLock::new(|| Matching::compute(&PROGRAM, &NEXT, &Options::default()));
 
-/// Any bytes as an ELF file: loaded or refused, with its lines.
+/// Any bytes as an ELF file: loaded or refused, with its lines, and what is said of its functions.
 pub fn image(bytes: &[u8]) {
     if let Ok(image) = Image::parse(bytes.to_vec(), "fuzz") {
         let lines = Lines::load(&image);
         if let (Some(lines), Some(entry)) = (lines, image.entry) {
             lines.frames(entry);
+        }
+        if let Some(signatures) = Signatures::load(&image) {
+            for at in image.symbols.iter().map(|symbol| symbol.at).chain(image.entry) {
+                signatures.at(at, &[]);
+            }
         }
     }
 }

@@ -15,13 +15,10 @@ type Values = BTreeMap<(String, String), BTreeMap<String, u64>>;
 #[track_caller]
 fn build(folder: &Path, compiler: &str, source: &str, flags: &str) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/fixtures").join(source);
-    must(
-        Command::new(compiler)
-            .current_dir(folder)
-            .args(flags.split_whitespace())
-            .arg(source)
-            .args(["-o", "asked"]),
-    );
+    let mut command = Command::new(compiler);
+    // Libraries stand behind who needs them.
+    command.current_dir(folder).arg(source).args(flags.split_whitespace()).args(["-o", "asked"]);
+    must(&mut command);
 }
 
 /// What `./asked` prints of itself.
@@ -166,5 +163,90 @@ fn functions_of_fortran_are_called_by_reference() {
         }
         let references = got.get(&("__asked_MOD_asked_reference".to_owned(), "n".to_owned()));
         assert_eq!(references.map(BTreeMap::len), Some(1), "the address of one variable");
+    }
+}
+
+/// The C library, which has no debug information here, and a static program.
+#[test]
+fn functions_of_the_c_library_need_no_prototype() {
+    needs!("gcc");
+    let place = folder();
+    for flags in ["-Wl,-z,now", "-static -DSTATIC"] {
+        build(place.path(), "gcc", "ways_to_call.c", &format!("-O1 -fno-builtin -w {flags} -lm -ldl"));
+        let want = must(Command::new(place.path().join("asked")).current_dir(place.path()));
+        let ran = engraft(
+            place.path(),
+            "values --no-cache --json=said.json -o all.engraft --calls sin --calls pow ./asked",
+        );
+        assert_eq!((ran.stdout.as_str(), ran.code), (want.as_str(), Some(0)), "{}", ran.stderr);
+        let said = std::fs::read_to_string(place.path().join("said.json")).expect("it is written");
+        let said: Value = serde_json::from_str(&said).expect("it is JSON");
+        for (name, arguments) in [("sin", &["x"][..]), ("pow", &["x", "y"])] {
+            let n: u64 = want
+                .lines()
+                .find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+                .unwrap_or_else(|| panic!("{want}"));
+            let rows = said["calls"].as_array().expect("calls");
+            let row = rows.iter().find(|row| row["function"] == name).expect("it is there");
+            assert_eq!((&row["calls"], &row["results"]), (&n.into(), &n.into()), "{flags} {name}");
+            let columns = row["arguments"].as_array().expect("arguments");
+            let names: Vec<_> = columns.iter().map(|column| column["name"].as_str().expect("text")).collect();
+            assert_eq!(names, arguments, "{flags}");
+            for column in columns.iter().chain([&row["result"]]) {
+                assert_eq!((column["type"].as_str(), column["total"].as_u64()), (Some("double"), Some(n)));
+            }
+        }
+    }
+}
+
+/// Arguments in memory that a prototype does not have are found by whom the function jumps to, all the same.
+#[test]
+fn a_prototype_with_fewer_arguments_spoils_no_jump() {
+    needs!("gcc");
+    let place = folder();
+    build(place.path(), "gcc", "fewer.c", "-O2");
+    let want = must(Command::new(place.path().join("asked")).current_dir(place.path()));
+    let mut ran = Command::new(env!("CARGO_BIN_EXE_engraft"));
+    ran.args([
+        "values",
+        "--no-cache",
+        "--json=said.json",
+        "-o",
+        "all.engraft",
+        "--calls",
+        "long first(long a);",
+    ]);
+    let ran = ran.arg("./asked").current_dir(place.path()).output().expect("it runs");
+    assert_eq!(String::from_utf8_lossy(&ran.stdout), want);
+    let stderr = String::from_utf8_lossy(&ran.stderr);
+    assert!(stderr.contains("takes arguments in memory that its prototype does not have"), "{stderr}");
+    let said = std::fs::read_to_string(place.path().join("said.json")).expect("it is written");
+    let said: Value = serde_json::from_str(&said).expect("it is JSON");
+    let row = &said["calls"][0];
+    assert_eq!((&row["calls"], &row["left"]), (&3.into(), &3.into()));
+}
+
+/// Entries alone: how often, with what, and nothing of how calls ended.
+#[test]
+fn without_results_only_arguments_are_recorded() {
+    needs!("gcc");
+    let place = folder();
+    build(place.path(), "gcc", "fewer.c", "-O2 -g");
+    let want = must(Command::new(place.path().join("asked")).current_dir(place.path()));
+    let ran = engraft(
+        place.path(),
+        "values --no-cache --no-results --json=said.json -o all.engraft --calls first --calls last ./asked",
+    );
+    assert_eq!((ran.stdout.as_str(), ran.code), (want.as_str(), Some(0)), "{}", ran.stderr);
+    let said = std::fs::read_to_string(place.path().join("said.json")).expect("it is written");
+    let said: Value = serde_json::from_str(&said).expect("it is JSON");
+    for (n, name) in ["a", "b"].iter().enumerate() {
+        let row = &said["calls"][n];
+        assert_eq!(row["calls"], 3);
+        assert!(["results", "left", "open", "result"].iter().all(|what| row[what].is_null()), "{row}");
+        let columns = row["arguments"].as_array().expect("arguments");
+        assert_eq!(columns.len(), 7);
+        let column = columns.iter().find(|column| column["name"] == *name).expect("it is there");
+        assert_eq!(column["distinct"], 3, "{row}");
     }
 }

@@ -206,7 +206,7 @@ fn rows_are_rows_of_csv() {
         text
     };
     let head = "function,thread,index,caller,x,argument.index,\"a,b\",result,ticks\n";
-    let want = "f,1,1,m!0x7,0.1,,,0.5,99\nf,2,2,m!0x7,nan,,,,\ng,2,1,live:0x9,,-7,\"{1.5, -2}\",-7,\n";
+    let want = "f,1,1,m!0x7,0.1,,,0.5,99\nf,2,2,m!0x7,nan,,,,\ng,2,1,live:0x9,,-7,\"[1.5, -2]\",-7,\n";
     assert_eq!(text(false, None), format!("{head}{want}"));
     let want = "f,1,1,m!0x7,0x3fb999999999999a,,,0x3f000000,99\n";
     assert_eq!(text(true, Some(1)), format!("{head}{want}"));

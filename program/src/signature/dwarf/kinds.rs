@@ -83,7 +83,7 @@ impl Kinds {
 
     /// What stands for it behind a pointer, or where its layout is not known.
     pub fn name(&self, units: &Units, die: Die, language: Language) -> Type {
-        Reading { kinds: self, units, language }.pointee(Some(die), 0)
+        Reading { kinds: self, units, language }.pointee(Some(die), 0, false)
     }
 }
 
@@ -108,6 +108,8 @@ impl Reading<'_> {
         if let Some(known) = self.kinds.known.borrow().get(&die) {
             return known.clone();
         }
+        // What contains itself has no size.
+        self.kinds.known.borrow_mut().insert(die, None);
         let kind = self.read(die, alias, depth);
         self.kinds.known.borrow_mut().insert(die, kind.clone());
         kind
@@ -137,7 +139,7 @@ impl Reading<'_> {
             gimli::DW_TAG_pointer_type
             | gimli::DW_TAG_reference_type
             | gimli::DW_TAG_rvalue_reference_type => {
-                Some(Type::Pointer(Box::new(self.pointee(self.to(die), depth + 1))))
+                Some(Type::Pointer(Box::new(self.pointee(self.to(die), depth + 1, false))))
             }
             gimli::DW_TAG_ptr_to_member_type => Some(self.pointer_to_member(die)),
             // `decltype(nullptr)`.
@@ -382,8 +384,9 @@ impl Reading<'_> {
         is_reference && to.is_some_and(is_same)
     }
 
-    /// What a pointer points to: names where there are any.
-    fn pointee(&self, die: Option<Die>, depth: u32) -> Type {
+    /// What a pointer points to: names where there are any. `within` a function's type, of another one no
+    /// more is said.
+    fn pointee(&self, die: Option<Die>, depth: u32, within: bool) -> Type {
         let Some(die) = die.filter(|_| depth <= DEEPEST) else { return Type::Void };
         let Some(entry) = self.units.entry(die) else { return Type::Void };
         let named = |what| Type::Named(self.called(die, what, None));
@@ -394,13 +397,19 @@ impl Reading<'_> {
             gimli::DW_TAG_unspecified_type => Type::Void,
             // Text of Fortran.
             gimli::DW_TAG_string_type => Type::Char { bytes: 1, is_signed: true },
+            gimli::DW_TAG_pointer_type
+            | gimli::DW_TAG_reference_type
+            | gimli::DW_TAG_rvalue_reference_type => {
+                Type::Pointer(Box::new(self.pointee(self.to(die), depth + 1, within)))
+            }
+            gimli::DW_TAG_subroutine_type if within => Type::Void,
             gimli::DW_TAG_subroutine_type => self.function(die, depth),
             // Whose bounds, and where it is, stand in a descriptor.
             gimli::DW_TAG_array_type if entry.has_attr(gimli::DW_AT_data_location) => {
                 Type::Named("array descriptor".to_owned())
             }
             gimli::DW_TAG_array_type => {
-                let mut of = self.pointee(self.to(die), depth + 1);
+                let mut of = self.pointee(self.to(die), depth + 1, within);
                 if self.language == Language::Fortran {
                     return of;
                 }
@@ -413,7 +422,7 @@ impl Reading<'_> {
                 of
             }
             gimli::DW_TAG_typedef | gimli::DW_TAG_template_alias => {
-                let to = self.pointee(self.to(die), depth + 1);
+                let to = self.pointee(self.to(die), depth + 1, within);
                 let name = self.units.text(die, gimli::DW_AT_name);
                 match (&to, name) {
                     (Type::Named(of), Some(name)) if of.contains('<') && of.ends_with("unnamed>") => {
@@ -425,7 +434,7 @@ impl Reading<'_> {
             gimli::DW_TAG_const_type
             | gimli::DW_TAG_volatile_type
             | gimli::DW_TAG_restrict_type
-            | gimli::DW_TAG_atomic_type => self.pointee(self.to(die), depth + 1),
+            | gimli::DW_TAG_atomic_type => self.pointee(self.to(die), depth + 1, within),
             _ => self.whole(die, None, depth).unwrap_or_else(|| {
                 Type::Named(self.units.text(die, gimli::DW_AT_name).unwrap_or_else(|| "?".to_owned()))
             }),
@@ -436,8 +445,8 @@ impl Reading<'_> {
         let children = self.units.children(die);
         let parameters = children.iter().filter(|(_, child)| child.tag() == gimli::DW_TAG_formal_parameter);
         Type::Function {
-            result: Box::new(self.pointee(self.to(die), depth + 1)),
-            parameters: parameters.map(|(die, _)| self.pointee(self.to(*die), depth + 1)).collect(),
+            result: Box::new(self.pointee(self.to(die), depth + 1, true)),
+            parameters: parameters.map(|(die, _)| self.pointee(self.to(*die), depth + 1, true)).collect(),
             is_variadic: children
                 .iter()
                 .any(|(_, child)| child.tag() == gimli::DW_TAG_unspecified_parameters),

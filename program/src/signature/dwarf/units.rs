@@ -3,12 +3,15 @@
 //! Source: DWARF 5, 2.4 (debugging information entries), 3.1 (units), 7.5.5.4 (references).
 
 use crate::image::dwarf::Reader;
-use gimli::{AttributeValue, DebuggingInformationEntry, DwAt, Reader as _, UnitOffset, UnitSectionOffset};
+use gimli::{AttributeValue, DebuggingInformationEntry, DwAt, Reader as _, UnitOffset};
 use std::cell::OnceCell;
 use std::collections::HashMap;
 
 /// Chains of copies and declarations that are longer are no compiler's.
 const LONGEST_CHAIN: usize = 8;
+
+/// So many units are looked at whose code starts in front of a function.
+const NEAR: usize = 8;
 
 /// An entry.
 pub type Entry = DebuggingInformationEntry<Reader>;
@@ -26,6 +29,10 @@ pub struct Units {
     all: Vec<Unit>,
     /// Where those in `.debug_info` start, in order; and their numbers.
     starts: Vec<(usize, usize)>,
+    /// The code of units, in order, and their numbers.
+    code: Vec<(gimli::Range, usize)>,
+    /// Units that do not say which code is theirs.
+    without_code: Vec<usize>,
     /// Types by their signatures.
     types: HashMap<u64, Die>,
     /// Types that are defined somewhere, by their names with all scopes.
@@ -34,8 +41,6 @@ pub struct Units {
 
 struct Unit {
     unit: gimli::Unit<Reader>,
-    /// The code that it is of.
-    code: Vec<gimli::Range>,
     index: OnceCell<Index>,
 }
 
@@ -53,6 +58,7 @@ struct Index {
 impl Units {
     pub fn new(dwarf: gimli::Dwarf<Reader>) -> Units {
         let (mut all, mut starts, mut types) = (Vec::new(), Vec::new(), HashMap::new());
+        let (mut code, mut without_code) = (Vec::new(), Vec::new());
         let mut headers = Vec::new();
         let mut of_info = dwarf.units();
         while let Ok(Some(header)) = of_info.next() {
@@ -64,25 +70,30 @@ impl Units {
         }
         for header in headers {
             let n = all.len();
-            if let UnitSectionOffset(at) = header.offset()
-                && header.debug_info_offset().is_some()
-            {
-                starts.push((at, n));
-            }
-            if let gimli::UnitType::Type { type_signature, type_offset } = header.type_() {
-                types.insert(type_signature.0, Die { unit: n, at: type_offset });
-            }
+            let start = header.debug_info_offset();
+            let of_type = match header.type_() {
+                gimli::UnitType::Type { type_signature, type_offset } => Some((type_signature, type_offset)),
+                _ => None,
+            };
             let Ok(unit) = dwarf.unit(header) else { continue };
-            let mut code = Vec::new();
+            starts.extend(start.map(|at| (at.0, n)));
+            if let Some((signature, at)) = of_type {
+                types.insert(signature.0, Die { unit: n, at });
+            }
+            let n_before = code.len();
             if let Ok(mut ranges) = dwarf.unit_ranges(&unit) {
                 while let Ok(Some(range)) = ranges.next() {
-                    code.push(range);
+                    code.push((range, n));
                 }
             }
-            all.push(Unit { unit, code, index: OnceCell::new() });
+            if code.len() == n_before && of_type.is_none() {
+                without_code.push(n);
+            }
+            all.push(Unit { unit, index: OnceCell::new() });
         }
         starts.sort_unstable();
-        Units { dwarf, all, starts, types, defined: OnceCell::new() }
+        code.sort_unstable_by_key(|(range, n)| (range.begin, *n));
+        Units { dwarf, all, starts, code, without_code, types, defined: OnceCell::new() }
     }
 
     pub fn dwarf(&self) -> &gimli::Dwarf<Reader> {
@@ -105,17 +116,17 @@ impl Units {
 
     /// The functions that are entered at `at`.
     pub fn functions(&self, at: u64) -> Vec<Die> {
-        let has = |unit: &Unit| {
-            // Units that do not say which code is theirs may have any.
-            unit.code.is_empty() || unit.code.iter().any(|range| (range.begin..range.end).contains(&at))
-        };
-        let units = self.all.iter().enumerate().filter(|(_, unit)| has(unit));
-        units
-            .flat_map(|(n, unit)| {
-                let found = self.index(unit).functions.get(&at).into_iter().flatten();
-                found.map(move |at| Die { unit: n, at: *at })
-            })
-            .collect()
+        let n = self.code.partition_point(|(range, _)| range.begin <= at);
+        // They do not overlap, but where functions that are alike were made one.
+        let near = self.code.get(n.saturating_sub(NEAR)..n).unwrap_or_default();
+        let near = near.iter().filter(|(range, _)| at < range.end).map(|(_, n)| *n);
+        let mut found = Vec::new();
+        for n in near.chain(self.without_code.iter().copied()) {
+            let Some(unit) = self.all.get(n) else { continue };
+            let entries = self.index(unit).functions.get(&at).into_iter().flatten();
+            found.extend(entries.map(|at| Die { unit: n, at: *at }));
+        }
+        found
     }
 
     fn index<'u>(&self, unit: &'u Unit) -> &'u Index {
