@@ -204,7 +204,11 @@ impl View for ValuesView {
             addresses(w, &calls.addresses)?;
             calls.arguments.iter().chain(&calls.result).try_for_each(|column| print(w, column))?;
             if let Some(ticks) = &calls.ticks {
-                writeln!(w, "\n  ticks of a call:")?;
+                let of = match ticks.n < calls.results {
+                    true => format!("of {} calls, those in the log", grouped(ticks.n)),
+                    false => "of a call".to_owned(),
+                };
+                writeln!(w, "\n  ticks {of}:")?;
                 print_statistics(w, ticks)?;
             }
             if let (Some(ticks), true) = (&calls.own_ticks, self.calls.len() > 1) {

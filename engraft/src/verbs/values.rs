@@ -13,12 +13,13 @@ use measure::prototypes::{PrototypeError, Prototypes};
 use measure::values::{Asked, AskedCall, AskedPlace, Code, Logged, Rows, Stamping};
 use profile::Profile;
 use profile::recording::{Module, Recording, Run};
-use profile::values::log::{Log, LogWriter};
+use profile::values::log::{Chosen, Log, LogWriter};
 use profile::values::{SECTION, Values};
 use session::{
     FinishedLog, Instrumentation, Measurable, Measured, MeasuredRun, ModuleFilter, Modules, Placement,
     Prepared, RunError,
 };
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -81,6 +82,15 @@ pub struct Args {
     /// With --full: leave out how long calls took, which costs some 30 ns a call
     #[arg(long, requires = "full")]
     no_times: bool,
+    /// With --full: keep the first N calls of each function, and times at each place
+    #[arg(long, value_name = "N", requires = "full", conflicts_with_all = ["last", "every"])]
+    first: Option<u64>,
+    /// With --full: keep the last N to end, in memory until the run is over
+    #[arg(long, value_name = "N", requires = "full", conflicts_with = "every")]
+    last: Option<usize>,
+    /// With --full: keep one in N
+    #[arg(long, value_name = "N", requires = "full")]
+    every: Option<NonZeroU64>,
     /// Do not keep rewritten modules for the next time
     #[arg(long)]
     no_cache: bool,
@@ -179,7 +189,9 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let (name, rest) = args.command.split();
     let log = asked.log.map(|log| {
         rec.make_room();
-        output::create(rec.path(), LogWriter::new).map(|writer| Rows::new(writer, log.has_times))
+        let chosen = chosen(args);
+        let writer = output::create(rec.path(), |file| LogWriter::new(file, chosen));
+        writer.map(|writer| Rows::new(writer, log.has_times, chosen))
     });
     let log = log.transpose()?;
     let (started, clock) = (SystemTime::now(), Instant::now());
@@ -216,6 +228,12 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         args.output.print(&fill::view(&values, log.as_ref())?)?;
     }
     Ok(Answer::Status(count::passed_on(status)))
+}
+
+/// Which calls have a row in the log.
+fn chosen(args: &Args) -> Chosen {
+    let first = args.first.map(Chosen::First);
+    first.or(args.last.map(Chosen::Last)).or(args.every.map(Chosen::Every)).unwrap_or_default()
 }
 
 /// Writes the rest of a recording behind its log.

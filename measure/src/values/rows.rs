@@ -2,7 +2,7 @@
 
 use super::bytes::Bytes;
 use super::open::{Back, NO_ROW};
-use profile::values::log::{Ended, Field, LogWriter, Row, Table};
+use profile::values::log::{Chosen, Ended, Field, LogWriter, Row, Table};
 use profile::values::{Address, Calls, Column, Place};
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -11,6 +11,7 @@ use std::io;
 pub struct Rows {
     log: LogWriter,
     has_times: bool,
+    chosen: Chosen,
     /// The tables of the log, by function as the collector numbers its rows, and by place.
     calls: HashMap<usize, usize>,
     places: HashMap<u32, usize>,
@@ -53,11 +54,12 @@ fn field(column: &Column) -> Field {
 }
 
 impl Rows {
-    /// Of a log that is written there; whether records have stamps.
-    pub fn new(log: LogWriter, has_times: bool) -> Rows {
+    /// Of a log that is written there, with rows of those that are `chosen`; whether records have stamps.
+    pub fn new(log: LogWriter, has_times: bool, chosen: Chosen) -> Rows {
         Rows {
             log,
             has_times,
+            chosen,
             calls: HashMap::new(),
             places: HashMap::new(),
             threads: Vec::new(),
@@ -97,7 +99,10 @@ impl Rows {
         record: &[u8],
     ) {
         let thread = self.thread(area);
-        let log = &mut self.log;
+        if !self.chosen.has(place.n) {
+            return;
+        }
+        let (log, every) = (&mut self.log, self.chosen.every());
         let table = *self.places.entry(n).or_insert_with(|| {
             log.add(Table {
                 name: place.place.clone(),
@@ -108,6 +113,7 @@ impl Rows {
                 arguments: place.columns.iter().map(field).collect(),
                 result: None,
                 has_times: false,
+                every,
             })
         });
         self.result.clear();
@@ -118,7 +124,7 @@ impl Rows {
     }
 
     /// A function was called that the collector has in this row, and that was counted already; the number of
-    /// the call's row, until it has ended.
+    /// the call's row, until it has ended; none, if it has no row.
     pub(super) fn enter(
         &mut self,
         area: usize,
@@ -128,7 +134,10 @@ impl Rows {
         record: &[u8],
     ) -> u32 {
         let thread = self.thread(area);
-        let (log, has_times) = (&mut self.log, self.has_times);
+        if !self.chosen.has(calls.n_calls) {
+            return NO_ROW;
+        }
+        let (log, has_times, every) = (&mut self.log, self.has_times, self.chosen.every());
         let table = *self.calls.entry(n).or_insert_with(|| {
             log.add(Table {
                 name: calls.function.clone(),
@@ -139,6 +148,7 @@ impl Rows {
                 arguments: calls.arguments.iter().map(field).collect(),
                 result: calls.result.as_ref().map(field),
                 has_times,
+                every,
             })
         });
         if self.last_caller != entered.caller {

@@ -31,6 +31,7 @@ use program::signature::Type;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io;
+use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
 /// The section that says that there is a log.
@@ -68,6 +69,41 @@ pub struct Table {
     pub result: Option<Field>,
     /// Whether it is known how long calls took.
     pub has_times: bool,
+    /// Of how many there is one row: 1, if there is one of each, from the first or to the last on.
+    pub every: u64,
+}
+
+/// Which calls, and times that control came by, have a row.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Chosen {
+    /// All.
+    #[default]
+    All,
+    /// So many of each function and place, the first ones.
+    First(u64),
+    /// The last ones to end: they are kept in memory until the run is over.
+    Last(usize),
+    /// One of so many: the first, and so on.
+    Every(NonZeroU64),
+}
+
+impl Chosen {
+    /// Whether the one with this number, from 1, has a row when it comes.
+    pub fn has(self, index: u64) -> bool {
+        match self {
+            Chosen::All | Chosen::Last(_) => true,
+            Chosen::First(n) => index <= n,
+            Chosen::Every(n) => (index - 1).is_multiple_of(n.get()),
+        }
+    }
+
+    /// Of how many there is one row.
+    pub fn every(self) -> u64 {
+        match self {
+            Chosen::Every(n) => n.get(),
+            _ => 1,
+        }
+    }
 }
 
 /// What a value of a row is.
@@ -186,6 +222,8 @@ pub struct LogWriter {
     /// When rows were last written.
     written: Instant,
     n_rows: u64,
+    /// How many rows of each table are kept until the end, if only these are wanted.
+    last: Option<usize>,
     failed: Option<io::Error>,
 }
 
@@ -201,14 +239,15 @@ struct Pending {
 }
 
 impl LogWriter {
-    /// Starts a recording in `file`.
+    /// Starts a recording in `file`, with rows of those that are `chosen`.
     ///
     /// # Errors
     /// The kernel's.
-    pub fn new(file: File) -> io::Result<LogWriter> {
+    pub fn new(file: File, chosen: Chosen) -> io::Result<LogWriter> {
         let mut to = SectionWriter::new(file)?;
         to.section(HEAD, &[VERSION])?;
         let (tables, written) = (Vec::new(), Instant::now());
+        let last = if let Chosen::Last(n) = chosen { Some(n) } else { None };
         Ok(LogWriter {
             to,
             coder: Coder::new()?,
@@ -216,6 +255,7 @@ impl LogWriter {
             n_pending_bytes: 0,
             written,
             n_rows: 0,
+            last,
             failed: None,
         })
     }
@@ -232,9 +272,16 @@ impl LogWriter {
     /// Adds a row to a table. What cannot be written is said at the end.
     pub fn row(&mut self, table: usize, row: &Row<'_>) {
         let Some(pending) = self.tables.get_mut(table).filter(|_| self.failed.is_none()) else { return };
+        pending.push(row);
+        if let Some(last) = self.last {
+            // Half of them at once, so that each is moved once.
+            if pending.n_rows > MOST_ROWS && pending.n_rows > 2 * last {
+                pending.drop_first(pending.n_rows - last);
+            }
+            return;
+        }
         self.n_pending_bytes += 8 * pending.columns.len();
         self.n_rows += 1;
-        pending.push(row);
         if pending.n_rows == MOST_ROWS {
             self.write_or_fail(table);
         } else if self.n_pending_bytes >= MOST_PENDING_BYTES {
@@ -244,7 +291,7 @@ impl LogWriter {
 
     /// Writes what is there, if it has waited long enough.
     pub fn flush_at_times(&mut self) {
-        if self.written.elapsed() >= LONGEST {
+        if self.last.is_none() && self.written.elapsed() >= LONGEST {
             self.flush();
         }
     }
@@ -284,6 +331,12 @@ impl LogWriter {
         mut self,
         callers: &[(u64, Address)],
     ) -> io::Result<(SectionWriter<File>, Option<io::Error>)> {
+        if let Some(last) = self.last {
+            for pending in &mut self.tables {
+                pending.drop_first(pending.n_rows.saturating_sub(last));
+                self.n_rows += pending.n_rows as u64;
+            }
+        }
         self.flush();
         if self.failed.is_some() {
             let (file, end) = (self.to.get_ref(), self.to.n_bytes());
@@ -323,17 +376,29 @@ impl Pending {
             declared.extend(postcard::to_stdvec(&self.table).expect("all of it has a form"));
             to.section(TABLE, &declared)?;
         }
-        varint(&mut body, self.n_rows as u64);
         self.sort();
+        let start = body.len();
         let mut coded = Vec::new();
-        for column in &mut self.columns {
-            coded.clear();
-            coder.encode(column, &mut coded);
-            put_bytes(&mut body, &coded);
-            column.clear();
+        for from in (0..self.n_rows).step_by(MOST_ROWS) {
+            let to_row = self.n_rows.min(from + MOST_ROWS);
+            body.truncate(start);
+            varint(&mut body, (to_row - from) as u64);
+            for column in &self.columns {
+                coded.clear();
+                coder.encode(column.get(from..to_row).unwrap_or_default(), &mut coded);
+                put_bytes(&mut body, &coded);
+            }
+            to.section(BLOCK, &body)?;
         }
+        // Their room goes to those that come next, which may be of others.
+        self.columns.iter_mut().for_each(|column| *column = Vec::new());
         self.n_rows = 0;
-        to.section(BLOCK, &body)
+        Ok(())
+    }
+
+    fn drop_first(&mut self, n: usize) {
+        self.columns.iter_mut().for_each(|column| drop(column.drain(..n.min(column.len()))));
+        self.n_rows -= n.min(self.n_rows);
     }
 
     /// Puts rows into the order of their index.

@@ -24,6 +24,16 @@ fn logged(rec: &Path) -> anyhow::Result<Source> {
 
 /// The tables of `log` that have calls with arguments: of the function `name`, or of all.
 fn tables(log: &Log, rec: &Path, name: Option<&str>) -> anyhow::Result<Vec<usize>> {
+    if let Some(table) = log.tables.iter().find(|table| table.every > 1) {
+        let what = format!(
+            "the log in {} has one call in {}: it does not say which come again",
+            rec.display(),
+            table.every
+        );
+        return Err(
+            Hinted::new(what, "record all, or the first ones: `engraft values --full --first N`").into()
+        );
+    }
     let has_arguments = |table: &Table| !table.is_place && !table.arguments.is_empty();
     let is_it = |table: &Table| has_arguments(table) && name.is_none_or(|name| table.name == name);
     let found: Vec<usize> = (0..).zip(&log.tables).filter(|(_, table)| is_it(table)).map(|at| at.0).collect();

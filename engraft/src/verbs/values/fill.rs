@@ -41,6 +41,8 @@ pub fn view(values: &Values, log: Option<&Log>) -> Result<ValuesView, ReadError>
 
 fn calls(calls: &Calls, log: Option<&Log>) -> Result<CallsView, ReadError> {
     let log = log.and_then(|log| Some((log, log.table(&calls.function, calls.asked, false)?)));
+    // Of some calls, nothing is said of all.
+    let whole = log.filter(|(log, n)| log.n_rows(*n) == calls.n_calls);
     let has_times = log.is_some_and(|(log, n)| log.tables.get(n).is_some_and(|table| table.has_times));
     let timed = |part| match log.filter(|_| has_times) {
         Some((log, n)) => Ok(Statistics::of_log(log, n, part)?.as_ref().map(statistics)),
@@ -56,8 +58,8 @@ fn calls(calls: &Calls, log: Option<&Log>) -> Result<CallsView, ReadError> {
         left: ended(calls.n_left),
         open: ended(calls.n_open),
         addresses: calls.addresses.iter().map(address).collect(),
-        arguments: columns(&calls.arguments, log)?,
-        result: calls.result.as_ref().map(|of| column(of, log, Part::Result)).transpose()?,
+        arguments: columns(&calls.arguments, whole)?,
+        result: calls.result.as_ref().map(|of| column(of, whole, Part::Result)).transpose()?,
         ticks: timed(Part::Ticks)?,
         own_ticks: timed(Part::OwnTicks)?,
     })
@@ -65,6 +67,7 @@ fn calls(calls: &Calls, log: Option<&Log>) -> Result<CallsView, ReadError> {
 
 fn place(place: &Place, log: Option<&Log>) -> Result<PlaceView, ReadError> {
     let log = log.and_then(|log| Some((log, log.table(&place.place, 0, true)?)));
+    let log = log.filter(|(log, n)| log.n_rows(*n) == place.n);
     Ok(PlaceView {
         place: place.place.clone(),
         executions: place.n,

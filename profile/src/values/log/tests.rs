@@ -13,7 +13,17 @@ fn field(name: &str, kind: Type) -> Field {
 fn calls(arguments: Vec<Field>, result: Option<Field>, has_times: bool) -> Table {
     let name = "f".to_owned();
     let addresses = Vec::new();
-    Table { name, asked: 0, is_of_glob: false, is_place: false, addresses, arguments, result, has_times }
+    Table {
+        name,
+        asked: 0,
+        is_of_glob: false,
+        is_place: false,
+        addresses,
+        arguments,
+        result,
+        has_times,
+        every: 1,
+    }
 }
 
 /// A row, as it is kept in a test.
@@ -26,7 +36,8 @@ fn rows(n_words: usize) -> impl Strategy<Value = Vec<Kept>> {
 
 fn write(tables: Vec<Table>, rows: &[(usize, Kept)], flushes: &[usize]) -> File {
     let file = tempfile::tempfile().expect("a file");
-    let mut log = LogWriter::new(file.try_clone().expect("it is open")).expect("it is written");
+    let file_of_log = file.try_clone().expect("it is open");
+    let mut log = LogWriter::new(file_of_log, Chosen::All).expect("it is written");
     let numbers: Vec<usize> = tables.into_iter().map(|table| log.add(table)).collect();
     for (n, (table, (thread, index, caller, ended, ticks, words))) in rows.iter().enumerate() {
         if flushes.contains(&n) {
@@ -210,4 +221,52 @@ fn rows_are_rows_of_csv() {
     assert_eq!(text(false, None), format!("{head}{want}"));
     let want = "f,1,1,m!0x7,0x3fb999999999999a,,,0x3f000000,99\n";
     assert_eq!(text(true, Some(1)), format!("{head}{want}"));
+}
+
+/// The last rows are kept, of each table, in more than one block if need be.
+#[test]
+fn the_last_rows_are_kept() {
+    for (n, last) in [(10u64, 100usize), (300_000, 70_000), (200_000, 0)] {
+        let file = tempfile::tempfile().expect("a file");
+        let of_log = file.try_clone().expect("it is open");
+        let mut log = LogWriter::new(of_log, Chosen::Last(last)).expect("it is written");
+        let table = log.add(calls(vec![field("x", Kind::Unsigned(8))], None, false));
+        for index in 1..=n {
+            let (arguments, result) = ([index * index], []);
+            let row = Row {
+                thread: 1,
+                index,
+                caller: 0,
+                ended: Ended::Result,
+                ticks: 0,
+                own_ticks: 0,
+                arguments: &arguments,
+                result: &result,
+            };
+            log.row(table, &row);
+            log.flush_at_times();
+        }
+        let (to, _) = log.finish(&[]).expect("it is written");
+        Recording::default().write_behind(to).expect("it is written");
+        let log = Log::open(file).expect("it is one").expect("it has a log");
+        let rows: Vec<u64> = log
+            .blocks(0, &[Part::Index, Part::Argument(0)])
+            .flat_map(|block| {
+                let block = block.expect("it is whole");
+                assert!(
+                    block
+                        .words(Part::Index)
+                        .iter()
+                        .zip(block.words(Part::Argument(0)))
+                        .all(|(n, x)| n * n == *x)
+                );
+                block.words(Part::Index).to_vec()
+            })
+            .collect();
+        let kept = n.min(last as u64);
+        assert_eq!(rows, (n - kept + 1..=n).collect::<Vec<_>>());
+    }
+    let every = NonZeroU64::new(3).expect("not zero");
+    let of = |chosen: Chosen| (1..10).filter(|n| chosen.has(*n)).collect::<Vec<u64>>();
+    assert_eq!((of(Chosen::Every(every)), of(Chosen::First(2))), (vec![1, 4, 7], vec![1, 2]));
 }
