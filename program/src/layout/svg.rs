@@ -13,9 +13,11 @@
 //! conditional jumps, counts at edges.
 
 use super::{Coordinates, Layout, Size, compute};
+use crate::addr::Va;
 use crate::analyses::loops::Loops;
 use crate::ids::{BlockId, EdgeId, FuncId};
-use crate::model::{CallKind, Callee, EdgeKind, Program};
+use crate::model::{Call, CallKind, Callee, EdgeKind, Program};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// Executions, where they are known.
@@ -59,10 +61,20 @@ pub(super) fn beside(program: &Program, id: EdgeId) -> impl Iterator<Item = Edge
 }
 
 /// What stands in the boxes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Style {
+#[derive(Clone, Copy, Default)]
+pub struct Style<'a> {
     /// Instructions; else only addresses, sizes and what is called.
     pub instructions: bool,
+    /// What functions are called; else their names in the symbol table.
+    pub name: Option<&'a dyn Fn(FuncId) -> String>,
+    /// The source line of an address, if that is known.
+    pub line: Option<&'a dyn Fn(Va) -> Option<String>>,
+}
+
+impl Style<'_> {
+    fn name(&self, program: &Program, id: FuncId) -> String {
+        self.name.map_or_else(|| program.function(id).name(), |name| name(id))
+    }
 }
 
 const FONT: f64 = 11.0;
@@ -70,11 +82,13 @@ const LINE: f64 = 14.0;
 const LETTER: f64 = 6.65;
 const MARGIN: f64 = 20.0;
 const TITLE: f64 = 30.0;
+/// How far outlines lie outside of boxes.
+const SLANT: f64 = 7.0;
 /// Longest text in a box, in letters.
 const WIDEST: usize = 60;
 
 /// A picture of the flow graph of `func`, as SVG; with `counts`, what never ran is pale.
-pub fn svg(program: &Program, func: FuncId, style: Style, counts: Option<&Counts<'_>>) -> String {
+pub fn svg(program: &Program, func: FuncId, style: Style<'_>, counts: Option<&Counts<'_>>) -> String {
     let f = program.function(func);
     let first = f.blocks.start;
     let loops = Loops::compute(program, func);
@@ -108,19 +122,20 @@ pub fn svg(program: &Program, func: FuncId, style: Style, counts: Option<&Counts
         .collect();
     let layout = compute(&ordered, &edges);
     let mut out = String::new();
-    head(
-        &mut out,
-        &layout,
-        &format!("{} at {}: {} blocks, {} loops", f.name(), f.entry, f.n_blocks(), loops.len()),
-    );
+    let many = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    let (n_blocks, n_loops) = (many(f.n_blocks(), "block"), many(loops.len(), "loop"));
+    head(&mut out, &layout, &format!("{} at {}: {n_blocks}, {n_loops}", style.name(program, func), f.entry));
+    let mut labels = Labels::new(&layout.nodes, &ordered);
     for (&e, line) in edge_ids.iter().zip(&layout.edges) {
-        edge(&mut out, program, e, line, &loops, counts);
+        edge(&mut out, program, e, line, &loops, counts, &mut labels);
     }
     let shapes = shapes(program, func);
     for (i, b) in f.block_ids().enumerate() {
         let at = layout.nodes[place(crate::analyses::flow_graph::count(i)) as usize];
         node(&mut out, program, b, at, sizes[i], &texts[i], shapes[i], &loops, counts);
     }
+    // Over all else: a number that is half covered is another number.
+    out.push_str(&labels.text);
     out.push_str("</g>\n</svg>\n");
     out
 }
@@ -134,6 +149,10 @@ fn head(out: &mut String, layout: &Layout, title: &str) {
         out,
         r##"<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0}" height="{height:.0}" viewBox="0 0 {width:.0} {height:.0}" font-family="monospace" font-size="{FONT}">
 <title>{title}</title>
+<style>
+text {{ fill: #111111 }}
+.n {{ font-size: 8px; paint-order: stroke; stroke: #ffffff; stroke-width: 2.5px; stroke-linejoin: round }}
+{DARK}</style>
 <defs>
 "##
     );
@@ -155,6 +174,20 @@ fn head(out: &mut String, layout: &Layout, title: &str) {
     );
 }
 
+/// What is light and dark by the viewer's choice: each colour of the light picture, as the dark one has it.
+const DARK: &str = r##"@media (prefers-color-scheme: dark) {
+text { fill: #e6e6e6 } .n { stroke: #16191d }
+[fill="#ffffff"] { fill: #16191d } [fill="#f7f7f7"] { fill: #1c1f23 } [fill="#eaf2fb"] { fill: #1b2733 }
+[fill="#d3e4f7"] { fill: #20344a } [fill="#b9d4f2"] { fill: #274362 } [fill="#9cc2ec"] { fill: #2f537b }
+[fill="#7fb0e6"] { fill: #386496 } [fill="#111111"] { fill: #e6e6e6 } [fill="#999999"] { fill: #8a8f96 }
+[fill="#c0392b"] { fill: #ff8a7a } [fill="#1e8449"] { fill: #5fd08c } [fill="#555555"] { fill: #a9b0b8 }
+[fill="#7d3c98"] { fill: #d19bea } [fill="#d68910"] { fill: #ffb84d } [fill="#1f5fbf"] { fill: #7fb2ff }
+[stroke="#c0392b"] { stroke: #ff8a7a } [stroke="#1e8449"] { stroke: #5fd08c } [stroke="#555555"] { stroke: #a9b0b8 }
+[stroke="#7d3c98"] { stroke: #d19bea } [stroke="#d68910"] { stroke: #ffb84d } [stroke="#1f5fbf"] { stroke: #7fb2ff }
+[fill="#b8b8b8"] { fill: #5a6068 } [stroke="#b8b8b8"] { stroke: #5a6068 }
+}
+"##;
+
 const COLOURS: [(&str, &str); 7] = [
     ("fall", "#c0392b"),
     ("taken", "#1e8449"),
@@ -172,20 +205,24 @@ fn edge(
     line: &[Coordinates],
     loops: &Loops,
     counts: Option<&Counts<'_>>,
+    labels: &mut Labels,
 ) {
     let e = program.edge(id);
     let count = counts.and_then(|c| (c.edge)(id));
+    // Exceptions are not counted by their ways: but none came from what never ran, or to it.
+    let is_idle = |b: BlockId| counts.and_then(|c| (c.block)(b)).is_some_and(RunCount::is_never);
+    let is_never = count.map_or_else(|| is_idle(e.from) || is_idle(e.to), RunCount::is_never);
     let back = loops.back_edge_of(program, id);
     let alone = program.successors(e.from).len() == 1;
-    let name = match (back, e.kind, count) {
-        (_, _, Some(n)) if n.is_never() => "never",
-        (Some(_), ..) => "back",
-        (_, EdgeKind::FallThrough, _) if alone => "jump",
-        (_, EdgeKind::FallThrough, _) => "fall",
-        (_, EdgeKind::Taken, _) => "taken",
-        (_, EdgeKind::Jump, _) => "jump",
-        (_, EdgeKind::Table, _) => "table",
-        (_, EdgeKind::LandingPad, _) => "pad",
+    let name = match (back, e.kind) {
+        _ if is_never => "never",
+        (Some(_), _) => "back",
+        (_, EdgeKind::FallThrough) if alone => "jump",
+        (_, EdgeKind::FallThrough) => "fall",
+        (_, EdgeKind::Taken) => "taken",
+        (_, EdgeKind::Jump) => "jump",
+        (_, EdgeKind::Table) => "table",
+        (_, EdgeKind::LandingPad) => "pad",
     };
     let colour = COLOURS.iter().find(|c| c.0 == name).map_or("#000000", |c| c.1);
     let width = if back.is_some() { 2.2 } else { 1.2 } + thickness(count.map_or(0, |n| n.n));
@@ -215,13 +252,80 @@ fn edge(
     );
     // Of several, the first says it for all.
     let count = count.filter(|n| !n.is_never() && beside(program, id).all(|other| id < other));
-    if let (Some(n), Some(p)) = (count, line.first().zip(line.get(1)).map(|(a, _)| a)) {
-        let _ = writeln!(
-            out,
-            r#"<text x="{:.1}" y="{:.1}" font-size="8" fill="{colour}">{n}</text>"#,
-            p.x + 3.0,
-            p.y + 9.0
-        );
+    if let Some(n) = count {
+        labels.add(&n.to_string(), line, colour);
+    }
+}
+
+/// The numbers at edges, each where nothing else stands: near the start of its line, else further along it.
+pub(super) struct Labels {
+    pub(super) text: String,
+    /// What is taken, by row of the picture.
+    taken: BTreeMap<i64, Vec<Rect>>,
+}
+
+/// From left to right, from top to bottom.
+#[derive(Clone, Copy)]
+struct Rect {
+    x: (f64, f64),
+    y: (f64, f64),
+}
+
+impl Rect {
+    fn rows(self) -> std::ops::RangeInclusive<i64> {
+        let row = |y: f64| y.div_euclid(LINE) as i64;
+        row(self.y.0)..=row(self.y.1)
+    }
+
+    fn meets(self, other: Rect) -> bool {
+        let meet = |a: (f64, f64), b: (f64, f64)| a.0 < b.1 && b.0 < a.1;
+        meet(self.x, other.x) && meet(self.y, other.y)
+    }
+}
+
+impl Labels {
+    pub(super) fn new(boxes: &[Coordinates], sizes: &[Size]) -> Labels {
+        let mut labels = Labels { text: String::new(), taken: BTreeMap::new() };
+        for (at, size) in boxes.iter().zip(sizes) {
+            let x = (at.x - SLANT, at.x + size.width + SLANT);
+            labels.take(Rect { x, y: (at.y, at.y + size.height) });
+        }
+        labels
+    }
+
+    fn take(&mut self, rect: Rect) {
+        rect.rows().for_each(|row| self.taken.entry(row).or_default().push(rect));
+    }
+
+    fn is_free(&self, rect: Rect) -> bool {
+        rect.rows().all(|row| self.taken.get(&row).is_none_or(|all| all.iter().all(|t| !t.meets(rect))))
+    }
+
+    /// Writes `label` at `line`.
+    pub(super) fn add(&mut self, label: &str, line: &[Coordinates], colour: &str) {
+        const HEIGHT: f64 = 8.0;
+        const NARROW: f64 = 4.9;
+        const STEP: f64 = 6.0;
+        const TRIES: usize = 60;
+        let width = label.len() as f64 * NARROW;
+        let rect = |p: Coordinates| {
+            let (x, y) = (p.x + 3.0, p.y + 1.0);
+            Rect { x: (x, x + width), y: (y, y + HEIGHT) }
+        };
+        let pieces = line.iter().zip(line.iter().skip(1));
+        let mut along = pieces.flat_map(|(a, b)| {
+            let n = ((b.x - a.x).hypot(b.y - a.y) / STEP).floor().max(0.0) as u32;
+            (0..=n).map(move |i| {
+                let share = f64::from(i) / f64::from(n.max(1));
+                Coordinates { x: a.x + (b.x - a.x) * share, y: a.y + (b.y - a.y) * share }
+            })
+        });
+        let Some(first) = line.first().map(|p| rect(*p)) else { return };
+        let rect = along.by_ref().take(TRIES).map(rect).find(|r| self.is_free(*r)).unwrap_or(first);
+        self.take(rect);
+        let (x, y) = (rect.x.0, rect.y.1);
+        let _ =
+            writeln!(self.text, r#"<text class="n" x="{x:.1}" y="{y:.1}" fill="{colour}">{label}</text>"#);
     }
 }
 
@@ -259,7 +363,6 @@ impl Shape {
     /// As an element of SVG, up to its attributes of style. Slants lie outside of the box, in the space
     /// between boxes.
     fn outline(self, at: Coordinates, size: Size) -> String {
-        const SLANT: f64 = 7.0;
         let (left, right, top, bottom) = (at.x, at.x + size.width, at.y, at.y + size.height);
         let (above, below, between) = match self {
             Shape::Plain | Shape::Terminal => {
@@ -353,7 +456,7 @@ fn text(
     program: &Program,
     id: BlockId,
     loops: &Loops,
-    style: Style,
+    style: Style<'_>,
     counts: Option<&Counts<'_>>,
 ) -> Vec<String> {
     let block = program.block(id);
@@ -364,22 +467,37 @@ fn text(
     if let Some(n) = counts.and_then(|c| (c.block)(id)) {
         let _ = write!(first, " ×{n}");
     }
-    let mut lines = vec![first];
+    if let Some(line) = style.line.and_then(|line| line(block.start)) {
+        let _ = write!(first, " {line}");
+    }
+    let mut lines = vec![shortened(first)];
+    let calls = program.calls_in(id);
+    let callee = |call: &Call| match call.callee {
+        Callee::Function(f) => style.name(program, f),
+        Callee::Import(i) => program.imports.get(i as usize).map_or_else(String::new, |n| n.to_string()),
+        Callee::Unknown(va) => va.to_string(),
+        Callee::Indirect => "*".to_string(),
+    };
     if style.instructions {
-        lines.extend(program.insns(id).map(|insn| shortened(insn.to_string())));
+        // Where an address is called, what stands there says more.
+        let text = |insn: crate::Insn| {
+            let text = insn.to_string();
+            let call = calls.iter().find(|c| c.at == insn.at() && c.callee != Callee::Indirect);
+            match (call, text.split_once(' ')) {
+                (Some(call), Some((verb, _))) if insn.flow().target().is_some() => {
+                    format!("{verb} {}", callee(call))
+                }
+                _ => text,
+            }
+        };
+        lines.extend(program.insns(id).map(|insn| shortened(text(insn))));
         return lines;
     }
     let plural = if block.n_insns == 1 { "" } else { "s" };
     lines.push(format!("{} insn{plural}", block.n_insns));
     const SHOWN: usize = 3;
-    let calls = program.calls_in(id);
     for call in calls.iter().take(SHOWN) {
-        let callee = match call.callee {
-            Callee::Function(f) => program.function(f).name(),
-            Callee::Import(i) => program.imports.get(i as usize).map_or_else(String::new, |n| n.to_string()),
-            Callee::Unknown(va) => va.to_string(),
-            Callee::Indirect => "*".to_string(),
-        };
+        let callee = callee(call);
         let verb = if call.kind == CallKind::Call { "call" } else { "→" };
         lines.push(shortened(format!("{verb} {callee}")));
     }

@@ -142,7 +142,7 @@ fn pictures_are_well_formed_with_and_without_counts() {
     let counts = Counts { block: &|b| ran(b.0 % 3 * 1000), edge: &|e| ran(e.0 % 2) };
     for instructions in [false, true] {
         for counts in [None, Some(&counts)] {
-            let text = svg(&program, func, Style { instructions }, counts);
+            let text = svg(&program, func, Style { instructions, ..Style::default() }, counts);
             check_xml(&text);
             let outlines = text.matches("<rect ").count() + text.matches("<polygon ").count();
             assert_eq!(outlines, program.function(func).n_blocks() + 1);
@@ -155,4 +155,61 @@ fn pictures_are_well_formed_with_and_without_counts() {
         text.matches(" -> ").count(),
         program.function(func).block_ids().map(|b| program.successors(b).len()).sum::<usize>()
     );
+}
+
+/// A number of which a part is covered is another number.
+#[test]
+fn numbers_at_edges_stand_beside_boxes_and_each_other() {
+    let at = |x: f64, y: f64| Coordinates { x, y };
+    let boxes = [
+        (at(0.0, 0.0), Size { width: 100.0, height: 50.0 }),
+        (at(0.0, 100.0), Size { width: 100.0, height: 50.0 }),
+    ];
+    let (corners, sizes): (Vec<_>, Vec<_>) = boxes.into_iter().unzip();
+    let mut labels = svg::Labels::new(&corners, &sizes);
+    // Two that part at one point, and one from a box to itself, along its side.
+    labels.add("1981", &[at(50.0, 50.0), at(10.0, 100.0)], "red");
+    labels.add("306", &[at(55.0, 50.0), at(90.0, 100.0)], "green");
+    labels.add("84", &[at(100.0, 40.0), at(108.0, 40.0), at(108.0, 10.0), at(100.0, 10.0)], "blue");
+    let number = |line: &str, key: &str| -> f64 {
+        let value = line.split(&format!(" {key}=\"")).nth(1).and_then(|rest| rest.split('"').next());
+        value.and_then(|value| value.parse().ok()).expect("a number")
+    };
+    let rects: Vec<_> = labels
+        .text
+        .lines()
+        .zip(["1981", "306", "84"])
+        .map(|(line, label)| {
+            assert!(line.contains(&format!(">{label}<")), "{line}");
+            let (x, y) = (number(line, "x"), number(line, "y"));
+            (x, x + label.len() as f64 * 4.9, y - 8.0, y)
+        })
+        .collect();
+    assert_eq!(rects.len(), 3);
+    let meet =
+        |a: &(f64, f64, f64, f64), b: &(f64, f64, f64, f64)| a.0 < b.1 && b.0 < a.1 && a.2 < b.3 && b.2 < a.3;
+    for (i, rect) in rects.iter().enumerate() {
+        assert!(rects.iter().skip(i + 1).all(|other| !meet(rect, other)), "{rects:?}");
+        let boxes = corners.iter().zip(&sizes).map(|(at, s)| (at.x, at.x + s.width, at.y, at.y + s.height));
+        assert!(boxes.into_iter().all(|b| !meet(rect, &b)), "{rects:?}");
+    }
+}
+
+/// Exceptions have no counts of their own; none came from what never ran, or to it.
+#[test]
+fn ways_of_exceptions_between_blocks_that_never_ran_are_dotted() {
+    let program = Program::analyze(Image::load("/proc/self/exe".as_ref()).expect("we can read ourselves"));
+    let has_pad = |f: &crate::ids::FuncId| {
+        program.function(*f).n_blocks() < 60
+            && program.edges_of(*f).iter().any(|e| e.kind == EdgeKind::LandingPad)
+    };
+    let func = program.func_ids().find(has_pad).expect("there is one");
+    let is_pad = |b: BlockId| program.block(b).landing_pad;
+    let ran = |n: u64| Some(RunCount { n, between: None });
+    let counts = Counts { block: &|b| ran(u64::from(!is_pad(b))), edge: &|_| None };
+    let text = svg(&program, func, Style::default(), Some(&counts));
+    for line in text.lines().filter(|line| line.contains("LandingPad")) {
+        assert!(line.contains(r#"stroke-dasharray="2 3""#), "{line}");
+    }
+    assert!(text.contains("LandingPad"));
 }

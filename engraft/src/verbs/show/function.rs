@@ -1,7 +1,7 @@
 //! `show BINARY function NAME`: the blocks of one function with instructions and edges.
 
 use super::lists;
-use crate::input::Sources;
+use crate::input::{self, Sources};
 use profile::{Count, Profile};
 use program::layout::{self, Counts};
 use program::{
@@ -111,7 +111,14 @@ pub fn picture(program: &Program, id: FuncId, svg: bool, profile: Option<&Profil
     let counts = Counts { block: &block, edge: &edge };
     let counts = profile.map(|_| &counts);
     if svg {
-        layout::svg(program, id, layout::Style { instructions: true }, counts)
+        let lines = Lines::load(&program.image);
+        let name = |id| input::spelt(program, id);
+        let line = |at| {
+            let (file, line) = lines.as_ref()?.at(at)?;
+            Some(format!("{}:{line}", input::file_name(file)))
+        };
+        let style = layout::Style { instructions: true, name: Some(&name), line: Some(&line) };
+        layout::svg(program, id, style, counts)
     } else {
         layout::dot(program, id, counts)
     }
@@ -179,7 +186,7 @@ pub fn view(
         binary: program.image.name.clone(),
         id: id.to_string(),
         name: f.name(),
-        source_name: crate::input::source_names(program, id).next(),
+        source_name: input::source_names(program, id).next(),
         at: f.entry.0,
         ranges: f.ranges.iter().map(|r| (r.start.0, r.end.0)).collect(),
         origin: lists::origin(f.origin),
