@@ -273,6 +273,7 @@ struct Rect {
 
 impl Rect {
     fn rows(self) -> std::ops::RangeInclusive<i64> {
+        #[expect(clippy::cast_possible_truncation, reason = "rows of a picture")]
         let row = |y: f64| y.div_euclid(LINE) as i64;
         row(self.y.0)..=row(self.y.1)
     }
@@ -314,6 +315,7 @@ impl Labels {
         };
         let pieces = line.iter().zip(line.iter().skip(1));
         let mut along = pieces.flat_map(|(a, b)| {
+            #[expect(clippy::cast_possible_truncation, reason = "steps within a picture")]
             let n = ((b.x - a.x).hypot(b.y - a.y) / STEP).floor().max(0.0) as u32;
             (0..=n).map(move |i| {
                 let share = f64::from(i) / f64::from(n.max(1));
