@@ -191,7 +191,7 @@ impl CountView {
         if self.loops.is_empty() {
             return Ok(());
         }
-        let mut top = Table::with_first("share>", LoopView::HEADINGS);
+        let mut top = Table::with_first("share>", LoopView::HEADINGS).with_spare(&LoopView::SPARE);
         for l in &self.loops {
             top.row_with_first(share(l.share.unwrap_or_default()), l.cells(l.function.clone()));
         }

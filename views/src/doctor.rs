@@ -34,7 +34,7 @@ pub struct Check {
 
 impl View for DoctorView {
     fn table(&self) -> Table {
-        let mut t = Table::new(&["works", "what", "for", "why"]);
+        let mut t = Table::new(&["works", "what", "for", "why"]).wrapped();
         for c in &self.checks {
             let works = if c.works { "yes" } else { "NO" };
             t.row([works.to_owned(), c.what.to_owned(), c.verbs.to_owned(), c.why.clone()]);

@@ -12,12 +12,26 @@ use std::io::{self, Write};
 pub struct Table {
     headings: Vec<&'static str>,
     rows: Vec<Vec<String>>,
+    /// Columns that are left out of a page too narrow to tell names by, the first one first.
+    spare: &'static [&'static str],
+    /// Whether its texts are broken into lines, and not cut.
+    wraps: bool,
 }
 
 impl Table {
     /// With these headings. A heading that ends in `>` has its column aligned to the right.
     pub fn new(headings: &[&'static str]) -> Table {
-        Table { headings: headings.to_vec(), rows: Vec::new() }
+        Table { headings: headings.to_vec(), ..Table::default() }
+    }
+
+    /// With columns that are left out of a page that is too narrow to tell names by, the first one first.
+    pub fn with_spare(self, spare: &'static [&'static str]) -> Table {
+        Table { spare, ..self }
+    }
+
+    /// With texts that are broken into lines where the page is too narrow, and not cut.
+    pub fn wrapped(self) -> Table {
+        Table { wraps: true, ..self }
     }
 
     /// Adds a row, a cell for each heading.
@@ -31,7 +45,7 @@ impl Table {
 
     /// With the heading `first`, then `headings`.
     pub fn with_first<const N: usize>(first: &'static str, headings: [&'static str; N]) -> Table {
-        Table { headings: [first].into_iter().chain(headings).collect(), rows: Vec::new() }
+        Table { headings: [first].into_iter().chain(headings).collect(), ..Table::default() }
     }
 
     /// Adds a row to a table of [`Table::with_first`], a cell for each heading.
@@ -118,31 +132,63 @@ impl Table {
                 *width = columns(cell).max(*width);
             }
         }
+        let mut is_shown = vec![true; headings.len()];
         match look.width {
-            Some(width) => fit(&mut widths, &is_right, width),
+            Some(width) => self.fit(&mut widths, &mut is_shown, &is_right, width),
             // A name that is very long stands out of its column, and not all others with it.
             None => widths.iter_mut().zip(&is_right).filter(|(_, right)| !**right).for_each(|(width, _)| {
                 *width = (*width).min(LONGEST);
             }),
         }
         for (n, row) in [&headings].into_iter().chain(&rows).enumerate() {
-            let mut line = String::new();
-            for ((cell, width), right) in row.iter().zip(&widths).zip(&is_right) {
-                let cell = match look.width {
-                    Some(_) => middle(cell, *width),
-                    None => cell.clone(),
-                };
-                let padding = " ".repeat(width.saturating_sub(columns(&cell)));
-                let (before, behind) = if *right { (&*padding, "") } else { ("", &*padding) };
-                line.extend([before, &*cell, behind, "  "]);
-            }
-            let line = line.trim_end();
-            match look.is_coloured && n == 0 && !line.is_empty() {
-                true => writeln!(w, "{BOLD}{line}{PLAIN}")?,
-                false => writeln!(w, "{line}")?,
+            let cells = row.iter().zip(&widths).zip(&is_right).zip(&is_shown).filter(|cell| *cell.1);
+            let cells: Vec<(Vec<String>, usize, bool)> = cells
+                .map(|(((cell, &width), &right), _)| (self.lines(cell, width, look), width, right))
+                .collect();
+            let n_lines = cells.iter().map(|(lines, ..)| lines.len()).max().unwrap_or(0);
+            for at in 0..n_lines {
+                let mut line = String::new();
+                for (lines, width, right) in &cells {
+                    let cell = lines.get(at).map_or("", String::as_str);
+                    let padding = " ".repeat(width.saturating_sub(columns(cell)));
+                    let (before, behind) = if *right { (&*padding, "") } else { ("", &*padding) };
+                    line.extend([before, cell, behind, "  "]);
+                }
+                let line = line.trim_end();
+                match look.is_coloured && n == 0 && !line.is_empty() {
+                    true => writeln!(w, "{BOLD}{line}{PLAIN}")?,
+                    false => writeln!(w, "{line}")?,
+                }
             }
         }
         Ok(())
+    }
+
+    /// A cell as it stands in its column.
+    fn lines(&self, cell: &str, width: usize, look: &Look) -> Vec<String> {
+        match look.width {
+            None => vec![cell.to_owned()],
+            Some(_) if self.wraps => wrapped(cell, width),
+            Some(_) => vec![indented(cell, width)],
+        }
+    }
+
+    /// Makes `widths` so small that the columns that are shown fit into `width`, as far as names can be cut; and
+    /// shows less of them if names could not be told then.
+    fn fit(&self, widths: &mut Vec<usize>, is_shown: &mut [bool], is_right: &[bool], width: usize) {
+        let whole = widths.clone();
+        let mut spare = self.spare.iter();
+        loop {
+            widths.clone_from(&whole);
+            fit(widths, is_right, is_shown, width);
+            let is_told =
+                |i: usize| widths.get(i).zip(whole.get(i)).is_none_or(|(w, all)| w == all || *w >= TOLD);
+            let are_told = (0..whole.len()).all(|i| is_right.get(i) == Some(&true) || is_told(i));
+            let Some(next) = spare.next().filter(|_| !are_told) else { return };
+            for (shown, _) in is_shown.iter_mut().zip(&self.headings).filter(|(_, h)| bare(h) == *next) {
+                *shown = false;
+            }
+        }
     }
 
     /// Comma-separated, quoted where need be.
@@ -169,8 +215,10 @@ impl Table {
 /// Columns that a name has where nothing says how wide the page is, at most, before what stands behind it
 /// moves.
 const LONGEST: usize = 60;
-/// What is left of a name, at least, to be known by.
+/// What is left of a name, at least.
 const SHORTEST: usize = 8;
+/// What of a name tells it from others, mostly.
+const TOLD: usize = 16;
 const BOLD: &str = "\x1b[1m";
 const PLAIN: &str = "\x1b[0m";
 
@@ -201,16 +249,55 @@ fn without_unit(cell: &str) -> &str {
     }
 }
 
-/// Makes `widths` so small that all columns fit into `width`, as far as names can be cut: the widest first.
-fn fit(widths: &mut [usize], is_right: &[bool], width: usize) {
-    let total = |widths: &[usize]| widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1);
+/// Makes `widths` so small that all columns that are shown fit into `width`, as far as names can be cut: the
+/// widest first.
+fn fit(widths: &mut [usize], is_right: &[bool], is_shown: &[bool], width: usize) {
+    let total = |widths: &[usize]| {
+        let shown = widths.iter().zip(is_shown).filter(|(_, shown)| **shown);
+        shown.map(|(width, _)| width + 2).sum::<usize>().saturating_sub(2)
+    };
     while total(widths) > width {
-        let can_be_cut = widths.iter_mut().zip(is_right).filter(|(w, right)| !**right && **w > SHORTEST);
+        let names = widths.iter_mut().zip(is_right.iter().zip(is_shown));
+        let can_be_cut = names.filter(|(w, (right, shown))| !**right && **shown && **w > SHORTEST);
         match can_be_cut.max_by_key(|(w, _)| **w) {
             Some((widest, _)) => *widest -= 1,
             None => return,
         }
     }
+}
+
+/// A cell cut to its column; what it is indented by is cut last: it says below what it stands.
+fn indented(cell: &str, width: usize) -> String {
+    let name = cell.trim_start_matches(' ');
+    let indent = (cell.len() - name.len()).min(width.saturating_sub(2 * SHORTEST));
+    " ".repeat(indent) + &middle(name, width - indent)
+}
+
+/// A text in lines of so many columns, broken between words.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = vec![String::new()];
+    for word in text.split(' ') {
+        let Some(line) = lines.last_mut() else { break };
+        if line.is_empty() {
+            line.push_str(word);
+        } else if columns(line) + 1 + columns(word) <= width {
+            line.extend([" ", word]);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    // A word that is longer than a line is one of several.
+    let pieces = lines.iter().flat_map(|line| {
+        let mut pieces = vec![String::new()];
+        for c in line.chars() {
+            match pieces.last_mut() {
+                Some(piece) if columns(piece) < width.max(1) => piece.push(c),
+                _ => pieces.push(c.to_string()),
+            }
+        }
+        pieces
+    });
+    pieces.collect()
 }
 
 #[cfg(test)]
@@ -239,6 +326,50 @@ mod tests {
         }
         let text = written(&Look::default());
         assert!(text.contains(name) && text.contains("1234567") && !text.contains('…'), "{text}");
+    }
+
+    fn at_width(width: usize, t: &Table) -> String {
+        let mut text = Vec::new();
+        let look = Look { width: Some(width), ..Look::default() };
+        look.write(&mut text, |w| t.text(w)).expect("memory").expect("no key");
+        String::from_utf8(text).expect("text")
+    }
+
+    #[test]
+    fn columns_that_can_be_spared_give_way_to_names() {
+        let headings = ["n>", "exits>", "depth>", "function"];
+        let mut t = Table::new(&headings).with_spare(&["exits", "depth"]);
+        t.row(["1".into(), "100".into(), "1".into(), "a_function_of_some_length".into()]);
+        assert_eq!(at_width(80, &t).lines().next(), Some("n  exits  depth  function"));
+        assert_eq!(at_width(30, &t), "n  depth  function\n1      1  a_func…ome_length\n");
+        assert_eq!(at_width(20, &t), "n  function\n1  a_func…ome_length\n");
+    }
+
+    #[test]
+    fn texts_are_broken_between_words_where_they_are_not_to_be_cut() {
+        let mut t = Table::new(&["works", "why"]).wrapped();
+        t.row(["NO".into(), "the kernel refuses: /proc/sys/kernel/perf_event_paranoid is 4".into()]);
+        expect![[r#"
+            works  why
+            NO     the kernel refuses:
+                   /proc/sys/kernel/perf_
+                   event_paranoid is 4
+        "#]]
+        .assert_eq(&at_width(29, &t));
+    }
+
+    #[test]
+    fn what_is_cut_stays_below_what_it_is_indented_under() {
+        let mut t = Table::new(&["n>", "function"]);
+        for (depth, name) in
+            [(0, "main"), (1, "std::basic_string::_M_create"), (2, "operator new(unsigned long)")]
+        {
+            t.row([depth.to_string(), "    ".repeat(depth) + name]);
+        }
+        let text = at_width(26, &t);
+        let starts = text.lines().skip(1).map(|line| line[3..].chars().take_while(|c| *c == ' ').count());
+        assert_eq!(starts.collect::<Vec<_>>(), [0, 4, 7], "{text}");
+        assert!(text.lines().all(|line| columns(line) <= 26), "{text}");
     }
 
     #[test]

@@ -46,6 +46,9 @@ impl LoopView {
     pub const HEADINGS: [&str; 8] =
         ["iterations>", "entries>", "per entry>", "exits>", "depth>", "loop>", "function", "module"];
 
+    /// Those that a narrow page can do without.
+    pub const SPARE: [&str; 2] = ["exits", "depth"];
+
     /// Its columns, behind the first one; `name` is its function's, as long as there is room.
     pub fn cells(&self, name: String) -> [String; 8] {
         let count = |n: Option<u64>, between: Option<(u64, u64)>| known(n.map(|n| counted(n, between)));
