@@ -204,7 +204,7 @@ impl View for ValuesView {
             addresses(w, &calls.addresses)?;
             calls.arguments.iter().chain(&calls.result).try_for_each(|column| print(w, column))?;
             if let Some(ticks) = &calls.ticks {
-                let of = match ticks.n < calls.results {
+                let of = match calls.results.is_some_and(|results| ticks.n < results) {
                     true => format!("of {} calls, those in the log", grouped(ticks.n)),
                     false => "of a call".to_owned(),
                 };

@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::analyses::flow_graph::tests::any_graph;
+use crate::ids::BlockId;
 use crate::image::Image;
-use crate::model::Program;
+use crate::model::{EdgeKind, Program};
 use proptest::prelude::*;
 
 fn boxes_overlap(layout: &Layout, sizes: &[Size]) -> Option<(usize, usize)> {

@@ -230,7 +230,8 @@ fn the_last_rows_are_kept() {
         let file = tempfile::tempfile().expect("a file");
         let of_log = file.try_clone().expect("it is open");
         let mut log = LogWriter::new(of_log, Chosen::Last(last)).expect("it is written");
-        let table = log.add(calls(vec![field("x", Kind::Unsigned(8))], None, false));
+        let table =
+            log.add(calls(vec![field("x", Type::Integer { bytes: 8, is_signed: false })], None, false));
         for index in 1..=n {
             let (arguments, result) = ([index * index], []);
             let row = Row {
