@@ -179,6 +179,11 @@ impl ValuesView {
 impl View for ValuesView {
     fn table(&self) -> Table {
         let mut t = Table::new(&["function", "value of", "type", "value", "bits", "count>"]);
+        let none = || "-".to_owned();
+        // Of what no value is known, how often it was called.
+        for calls in self.calls.iter().filter(|calls| calls.arguments.is_empty() && calls.result.is_none()) {
+            t.row([calls.function.clone(), none(), none(), none(), none(), calls.calls.to_string()]);
+        }
         for (of, column) in self.columns() {
             for one in &column.top {
                 t.row([
@@ -220,7 +225,7 @@ impl View for ValuesView {
             if !std::mem::take(&mut is_first) {
                 writeln!(w)?;
             }
-            writeln!(w, "{}: {} times", place.place, grouped(place.executions))?;
+            writeln!(w, "{}: {}", place.place, several(place.executions, "time"))?;
             addresses(w, &place.addresses)?;
             place.values.iter().try_for_each(|column| print(w, column))?;
         }
@@ -251,12 +256,14 @@ impl View for ValuesView {
 }
 
 fn said(calls: &CallsView) -> String {
-    let mut said = format!("{} calls", grouped(calls.calls));
-    for (n, what) in
-        [(calls.results, "came back"), (calls.left, "were left"), (calls.open, "were open at the end")]
-    {
+    let mut said = several(calls.calls, "call");
+    for (n, one, many) in [
+        (calls.results, "came back", "came back"),
+        (calls.left, "was left", "were left"),
+        (calls.open, "was open at the end", "were open at the end"),
+    ] {
         if let Some(n) = n.filter(|n| *n > 0) {
-            said += &format!(", {} {what}", grouped(n));
+            said += &format!(", {} {}", grouped(n), if n == 1 { one } else { many });
         }
     }
     said
@@ -276,24 +283,29 @@ fn addresses(w: &mut dyn Write, all: &[AddressView]) -> io::Result<()> {
 fn print(w: &mut dyn Write, column: &ColumnView) -> io::Result<()> {
     let ColumnView { name, type_name, distinct, exact, error, total, statistics, top } = column;
     let said = match exact {
+        true if *distinct == 1 => match top.first() {
+            Some(only) => return writeln!(w, "\n{name} ({type_name}): always {}", only.value),
+            None => "1 value".to_owned(),
+        },
         true => format!("{} different", grouped(*distinct)),
         false => format!("{} different or more, counts to within {}", grouped(*distinct), grouped(*error)),
     };
     if *total == 0 {
         return Ok(());
     }
-    writeln!(w, "\n  {name} ({type_name}): {said}")?;
+    writeln!(w, "\n{name} ({type_name}): {said}")?;
     if let Some(statistics) = statistics.as_ref().filter(|_| *distinct > 1) {
         print_statistics(w, statistics)?;
     }
     let mut t = Table::new(&["count>", "share>", "value"]);
-    for one in top.iter().take(TOP) {
+    for one in top {
         t.row([one.count.to_string(), share(ratio(one.count, *total)), one.value.clone()]);
     }
-    t.text(w)?;
-    let n_shown = top.len().min(TOP) as u64;
-    if *distinct > n_shown {
-        writeln!(w, "… {} more", grouped(distinct - n_shown))?;
+    // The table says how many of its rows it leaves out.
+    t.top(TOP, w)?;
+    let without_row = distinct.saturating_sub(top.len() as u64);
+    if without_row > 0 {
+        writeln!(w, "and {} that came less often, which are not listed", grouped(without_row))?;
     }
     Ok(())
 }
@@ -333,6 +345,11 @@ fn short(n: f64) -> String {
     let before = format!("{:.0}", n.abs().trunc()).len();
     let text = format!("{n:.*}", 6usize.saturating_sub(before).min(9));
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+/// `1 call`, `2,000 calls`.
+fn several(n: u64, what: &str) -> String {
+    format!("{} {what}{}", grouped(n), if n == 1 { "" } else { "s" })
 }
 
 fn grouped(n: u64) -> String {

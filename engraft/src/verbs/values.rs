@@ -72,7 +72,8 @@ pub struct Args {
     serialise: bool,
     /// Where to look for functions: `all` (without libc and ld.so), `exe`, or file names of modules, `*`
     /// standing for anything; several with commas between them [default: all, and libc]
-    #[arg(long, value_name = "WHICH", value_delimiter = ',', default_values = ["all", "libc.so*", "libc-*", "libpthread*"])]
+    #[arg(long, value_name = "WHICH", value_delimiter = ',', hide_default_value = true,
+        default_values = ["all", "libc.so*", "libc-*", "libpthread*"])]
     modules: Vec<String>,
     /// Keep a log, too: for each call, and each time that control comes to a place, who called, the values,
     /// and how many ticks of the time stamp counter it took; `engraft convert REC -o X.csv` makes a table of
@@ -104,8 +105,14 @@ pub struct Args {
 
 /// What a `--calls` says: prototypes, a name that a header declares, or a name alone.
 fn calls(text: &str, headers: &[Prototypes]) -> anyhow::Result<Vec<AskedCall>> {
-    if !text.contains('(') {
+    // Prototypes are C's: what has a path has a name as the source has it, with parameters or without.
+    if !text.contains('(') || text.contains("::") {
         let name = text.trim().trim_end_matches(';');
+        // A type before the name is none of it; templates and operators have blanks in theirs.
+        let before = name.split('(').next().unwrap_or_default();
+        let has_blanks = before.contains(['<', '[']) || before.contains("operator");
+        let start = before.rfind(' ').filter(|_| !has_blanks).map_or(0, |at| at + 1);
+        let name = name.get(start..).unwrap_or(name).trim_start_matches(['*', '&']);
         if name.is_empty() {
             let hint = "a prototype looks like this: double exp(double x);";
             return Err(Hinted::new("--calls names no function", hint).into());
@@ -289,8 +296,7 @@ fn say_unseen(asked: &Asked, codes: &[Code], values: &Values) {
         let is_there =
             codes.iter().flat_map(|code| &code.records).any(|r| r.what.is_of_call() && r.asked == n);
         let n_calls: u64 = values.calls.iter().filter(|row| row.asked == n).map(|row| row.n_calls).sum();
-        let hint =
-            "`engraft show BINARY functions` lists those of a file; --modules says where they are looked for";
+        let hint = "`engraft show BINARY functions` lists those of a file; --modules says where they are looked for\nfunctions of C++ and Rust have their path before the name: `*::NAME`";
         if !is_there {
             output::warn(&format!("no function that is called {} was loaded", call.name), Some(hint));
         } else if n_calls == 0 {
