@@ -49,11 +49,12 @@ pub fn record(name: String, is_union: bool, members: Vec<Member>, attributes: At
         let natural = member.type_align.unwrap_or_else(|| member.kind.align());
         let size = member.kind.size().saturating_mul(8);
         if let Some(bits) = member.bits {
-            let unit = limit(natural).saturating_mul(8);
             if bits == 0 {
-                next = up(next, unit);
+                // Neither `packed` nor `#pragma pack` changes where it leads to.
+                next = up(next, natural.saturating_mul(8));
                 continue;
             }
+            let unit = limit(natural).saturating_mul(8);
             let asked = limit(member.align.unwrap_or(1)).saturating_mul(8);
             if asked > 8 {
                 next = up(next, asked);
