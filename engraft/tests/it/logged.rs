@@ -78,6 +78,45 @@ fn each_call_is_a_row() {
     assert!(ran.stderr.contains("become CSV and nothing else"), "{}", ran.stderr);
 }
 
+/// The first, the last, one in some: these have rows, all are counted.
+#[test]
+fn some_calls_have_rows_and_all_are_counted() {
+    needs!("gcc");
+    let place = folder();
+    let folder = place.path();
+    compiled(folder);
+    for (which, indexes) in [
+        ("--first", (1..=3).collect::<Vec<u64>>()),
+        ("--last", vec![2004, 2005, 2006]),
+        ("--every", (0..669).map(|n| 3 * n + 1).collect()),
+    ] {
+        let mut ran = Command::new(env!("CARGO_BIN_EXE_engraft"));
+        ran.args([
+            "values",
+            "--no-cache",
+            "-q",
+            "--json=said.json",
+            "--full",
+            which,
+            "3",
+            "-o",
+            "some.engraft",
+        ]);
+        let ran = ran.args(["--calls", CALLS, "./logged"]).current_dir(folder).output().expect("it runs");
+        assert_eq!(ran.status.code(), Some(1), "{which}");
+        let said = std::fs::read_to_string(folder.join("said.json")).expect("it is written");
+        let said: serde_json::Value = serde_json::from_str(&said).expect("it is JSON");
+        assert_eq!(said["calls"][0]["calls"], 2006, "{which}");
+        engraft(folder, "convert some.engraft -o some.csv --function scaled");
+        let text = std::fs::read_to_string(folder.join("some.csv")).expect("it is written");
+        let index =
+            |line: &str| line.split(',').nth(2).and_then(|cell| cell.parse::<u64>().ok()).expect("a number");
+        assert_eq!(text.lines().skip(1).map(index).collect::<Vec<_>>(), indexes, "{which}");
+    }
+    let ran = engraft(folder, "show some.engraft reuse");
+    assert!(ran.stderr.contains("has one call in 3"), "{}", ran.stderr);
+}
+
 /// Of the rows of `scaled`, in order: its arguments.
 fn arguments(folder: &Path) -> Vec<String> {
     engraft(folder, "convert all.engraft -o scaled.csv --function scaled");
