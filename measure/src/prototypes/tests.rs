@@ -31,6 +31,24 @@ fn refused(text: &str, want: &str) {
     assert_eq!(format!("{error}{hint}"), want, "{text}");
 }
 
+/// As gcc 12 and clang 19 lay them out.
+#[test]
+fn a_bit_field_of_no_bits_leads_to_the_next_unit_of_its_type_whatever_is_packed() {
+    for (fields, want) in [
+        ("char c; unsigned : 0; int m : 11;", 6),
+        ("char c; long : 0; char m : 3;", 9),
+        ("double m1; int m2; unsigned long long m3 : 47; unsigned : 0; int m4 : 11;", 22),
+    ] {
+        for packed in ["", "__attribute__((packed))"] {
+            let text =
+                format!("#pragma pack(push, 1)\nstruct s {{ {fields} }} {packed};\nvoid f(struct s v);");
+            let prototypes = Prototypes::parse(&text).unwrap_or_else(|error| panic!("{text}: {error}"));
+            let signature = prototypes.function("f").expect("it is declared");
+            assert_eq!(signature.parameters[0].kind.size(), want, "{text}");
+        }
+    }
+}
+
 #[test]
 fn prototypes_are_read_as_c_has_them() {
     check("double exp(double x);", &["double exp(double x)"]);
