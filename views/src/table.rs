@@ -173,8 +173,8 @@ impl Table {
         }
     }
 
-    /// Makes `widths` so small that the columns that are shown fit into `width`, as far as names can be cut; and
-    /// shows less of them if names could not be told then.
+    /// Makes `widths` so small that the columns that are shown fit into `width`, as far as names can be cut;
+    /// and shows less of them if names could not be told then.
     fn fit(&self, widths: &mut Vec<usize>, is_shown: &mut [bool], is_right: &[bool], width: usize) {
         let whole = widths.clone();
         let mut spare = self.spare.iter();

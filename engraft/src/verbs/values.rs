@@ -112,7 +112,9 @@ fn calls(text: &str, headers: &[Prototypes]) -> anyhow::Result<Vec<AskedCall>> {
         let before = name.split('(').next().unwrap_or_default();
         let has_blanks = before.contains(['<', '[']) || before.contains("operator");
         let start = before.rfind(' ').filter(|_| !has_blanks).map_or(0, |at| at + 1);
-        let name = name.get(start..).unwrap_or(name).trim_start_matches(['*', '&']);
+        let bare = name.get(start..).unwrap_or(name);
+        // `*` in front of a name alone stands for anything.
+        let name = if start > 0 { bare.trim_start_matches(['*', '&']) } else { bare };
         if name.is_empty() {
             let hint = "a prototype looks like this: double exp(double x);";
             return Err(Hinted::new("--calls names no function", hint).into());

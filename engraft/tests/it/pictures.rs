@@ -59,7 +59,7 @@ fn what_has_no_flame_graph_is_refused() {
     engraft(place, "count -q --no-cache --modules exe -o old.engraft ./old");
     engraft(place, "convert old.engraft -q -o old.svg").ok();
     for (args, says) in [
-        ("show old --flame", "--flame and --by are of all that a recording holds\nhint: say `show REC`"),
+        ("show old --flame", "--flame, --by and --plot are of what a recording holds\nhint: say `show REC`"),
         ("convert old.svg -o x.engraft --binary old", "profiles in the format svg are not read"),
     ] {
         let ran = engraft(place, args);
