@@ -341,8 +341,8 @@ mod tests {
         let mut t = Table::new(&headings).with_spare(&["exits", "depth"]);
         t.row(["1".into(), "100".into(), "1".into(), "a_function_of_some_length".into()]);
         assert_eq!(at_width(80, &t).lines().next(), Some("n  exits  depth  function"));
-        assert_eq!(at_width(30, &t), "n  depth  function\n1      1  a_func…ome_length\n");
-        assert_eq!(at_width(20, &t), "n  function\n1  a_func…ome_length\n");
+        assert_eq!(at_width(30, &t), "n  depth  function\n1      1  a_func…f_some_length\n");
+        assert_eq!(at_width(20, &t), "n  function\n1  a_fun…some_length\n");
     }
 
     #[test]
@@ -353,7 +353,8 @@ mod tests {
             works  why
             NO     the kernel refuses:
                    /proc/sys/kernel/perf_
-                   event_paranoid is 4
+                   event_paranoid
+                   is 4
         "#]]
         .assert_eq(&at_width(29, &t));
     }
