@@ -59,7 +59,8 @@ pub struct Args {
     flame: bool,
     /// Of a recording of `values --full`: draw the values of a function's arguments and result by call, and
     /// how soon the same arguments come again, as an SVG picture
-    #[arg(long, value_name = "FUNCTION", conflicts_with_all = ["what", "verify", "json", "format", "profile", "flame", "by"])]
+    #[arg(long, value_name = "FUNCTION")]
+    #[arg(conflicts_with_all = ["what", "verify", "json", "format", "profile", "flame", "by"])]
     plot: Option<String>,
     /// Of a recording: by what its instructions are summed up [default: function]
     #[arg(long, value_name = "KEY", conflicts_with_all = ["what", "verify", "flame", "profile"])]
