@@ -364,3 +364,24 @@ fn threads_of_openmp_and_several_runs_are_added_up() {
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     is_true(&engraft(folder, "show both.engraft --json").json(), 2);
 }
+
+/// Who jumps into another function's middle does not call it: it finds its frame, registers and flags as they
+/// were.
+#[test]
+fn jumps_into_the_middle_of_a_function_find_all_as_it_was() {
+    needs!("gcc");
+    let place = folder();
+    let folder = place.path();
+    compile(&folder.join("middle"), "middle.c", "-O1");
+    let (want, _) = printed(folder, "middle");
+    let calls = "--calls=long shares(long n); long owns(long n); long pops(long n);";
+    let args = [calls, "--json=said.json", "./middle"];
+    let mut ran = Command::new(US);
+    let ran = ran.args(["values", "--no-cache", "-o", "a.engraft"]).args(args).current_dir(folder).output();
+    let ran = ran.expect("it runs");
+    assert_eq!(String::from_utf8_lossy(&ran.stdout), want);
+    let said = std::fs::read_to_string(folder.join("said.json")).expect("it is written");
+    let said: Value = serde_json::from_str(&said).expect("it is JSON");
+    let truth = [("shares", [5, 5, 0, 0]), ("owns", [5, 5, 0, 0]), ("pops", [5, 0, 5, 0])];
+    assert_eq!(ends(&said), truth.map(|(name, counts)| (name.to_owned(), counts)).into());
+}

@@ -341,25 +341,35 @@ impl PointLowering<'_> {
         let program = self.program;
         self.moved(func)?;
         let mut sites = Vec::new();
+        let mut heights = None;
         for id in program.function(func).block_ids() {
             let block = program.block(id);
             if block.end == BlockEnd::Return {
                 sites.push(self.before(block.last_insn())?);
             }
             for call in program.calls_in(id).iter().filter(|call| call.returns) {
-                let site = match call.kind {
-                    CallKind::Call => continue,
-                    CallKind::TailCall => self.before(call.at)?,
-                    CallKind::BranchTailCall => Site::at(id, Spot::Taken, self.wanted(call)),
-                    CallKind::FallThrough => Site::at(id, Spot::Through, self.wanted(call)),
-                };
                 let last = || program.insns(id).last();
                 let to = match call.kind {
                     CallKind::FallThrough => Some(block.end_va()),
                     _ => last().and_then(|insn| insn.flow().target()),
                 };
+                let site = match call.kind {
+                    CallKind::Call => continue,
+                    CallKind::TailCall => self.before(call.at)?,
+                    CallKind::BranchTailCall => Site::at(id, Spot::Taken, self.wanted(to)),
+                    CallKind::FallThrough => Site::at(id, Spot::Through, self.wanted(to)),
+                };
+                // Code that finds this function's frame, as parts of it do that stand elsewhere, is not called.
+                let mut has_no_frame = || {
+                    let heights = heights.get_or_insert_with(|| program.stack_heights_at_ends(func));
+                    heights.get(&id) == Some(&0)
+                };
                 let tail = match to.map(Tail::To).or_else(|| site.insn.map(Tail::By)) {
-                    Some(tail) if !has_arguments_in_memory && self.may_be_called(call) => tail,
+                    Some(tail)
+                        if !has_arguments_in_memory && self.may_be_called(call, to) && has_no_frame() =>
+                    {
+                        tail
+                    }
                     _ => Tail::Stays,
                 };
                 sites.push(Site { behind: Some(tail), ..site });
@@ -368,9 +378,14 @@ impl PointLowering<'_> {
         Ok(sites)
     }
 
-    /// Whether a call may stand in place of this jump.
-    fn may_be_called(&self, call: &Call) -> bool {
+    /// Whether a call may stand in place of this jump, which leads to `to` if it leads to one place.
+    fn may_be_called(&self, call: &Call, to: Option<Va>) -> bool {
         use program::libc;
+        if let (Callee::Function(f), Some(to)) = (call.callee, to)
+            && self.program.function(f).entry != to
+        {
+            return false;
+        }
         let name = match call.callee {
             Callee::Function(f) => {
                 let function = self.program.function(f);
@@ -383,12 +398,9 @@ impl PointLowering<'_> {
         name.is_none_or(|name| !libc::does(name, again))
     }
 
-    /// What whoever is jumped to may read.
-    fn wanted(&self, call: &Call) -> RegSet {
-        match call.callee {
-            Callee::Function(f) => self.program.entry_block(f).map_or(abi::ALL, |entry| self.live_in(entry)),
-            _ => abi::ALL,
-        }
+    /// What may be read from `to` on, another function's entry or a place in its middle.
+    fn wanted(&self, to: Option<Va>) -> RegSet {
+        to.and_then(|to| self.program.block_from(to)).map_or(abi::ALL, |block| self.live_in(block))
     }
 
     fn edge(&self, edge: EdgeId) -> Result<Site, PlanError> {

@@ -37,21 +37,42 @@ impl Program {
         }
         false
     }
+
+    /// Of the blocks of `func` that its entry leads to: how far above its entry's the stack pointer is at
+    /// their end, in bytes (0 or less). Blocks where that is not known are missing.
+    pub fn stack_heights_at_ends(&self, func: FuncId) -> BTreeMap<BlockId, i64> {
+        let states = states(self, func, &mut |_, _| true).unwrap_or_default();
+        let at_end = |(block, mut state): (BlockId, State)| {
+            self.insns(block).for_each(|insn| step(&insn, &mut state));
+            Some((block, state.get(&STACK_POINTER).copied()?))
+        };
+        states.into_iter().filter_map(at_end).collect()
+    }
 }
 
 fn looks_above(program: &Program, func: FuncId) -> bool {
-    let Some(first) = program.entry_block(func) else { return false };
-    let n_blocks = program.function(func).n_blocks();
-    if n_blocks > MAX_BLOCKS {
-        return true;
+    program.entry_block(func).is_some()
+        && states(program, func, &mut |insn, state| !is_above(insn, state)).is_none()
+}
+
+/// What registers hold at the start of each block that the entry leads to. None if the function is too large,
+/// or `goes_on` says of an instruction, and of what registers hold before it, that that is enough.
+fn states(
+    program: &Program,
+    func: FuncId,
+    goes_on: &mut dyn FnMut(&Insn, &State) -> bool,
+) -> Option<HashMap<BlockId, State>> {
+    let first = program.entry_block(func)?;
+    if program.function(func).n_blocks() > MAX_BLOCKS {
+        return None;
     }
     let mut states: HashMap<BlockId, State> = HashMap::from([(first, State::from([(STACK_POINTER, 0)]))]);
     let mut todo = vec![first];
     while let Some(block) = todo.pop() {
         let mut state = states.get(&block).cloned().unwrap_or_default();
         for insn in program.insns(block) {
-            if is_above(&insn, &state) {
-                return true;
+            if !goes_on(&insn, &state) {
+                return None;
             }
             step(&insn, &mut state);
         }
@@ -68,7 +89,7 @@ fn looks_above(program: &Program, func: FuncId) -> bool {
             todo.push(edge.to);
         }
     }
-    false
+    Some(states)
 }
 
 /// Whether an operand is the caller's memory, or its address.
