@@ -7,6 +7,7 @@ mod counts;
 mod function;
 mod lists;
 mod loops;
+mod plot;
 mod reuse;
 mod summary;
 mod verify;
@@ -260,7 +261,7 @@ pub fn run(args: Args) -> anyhow::Result<Answer> {
             return Ok(Answer::Yes);
         }
         (None, Some(rec)) if args.plot.is_some() => {
-            let picture = reuse::plot(rec, args.plot.as_deref().unwrap_or_default())?;
+            let picture = plot::plot(rec, args.plot.as_deref().unwrap_or_default())?;
             output::data(to.map(PathBuf::as_path), |w| w.write_all(picture.as_bytes()))?;
             return Ok(Answer::Yes);
         }
