@@ -359,7 +359,7 @@ impl PointLowering<'_> {
                     CallKind::BranchTailCall => Site::at(id, Spot::Taken, self.wanted(to)),
                     CallKind::FallThrough => Site::at(id, Spot::Through, self.wanted(to)),
                 };
-                // Code that finds this function's frame, as parts of it do that stand elsewhere, is not called.
+                // Code that finds this function's frame, as its parts elsewhere do, is not called.
                 let mut has_no_frame = || {
                     let heights = heights.get_or_insert_with(|| program.stack_heights_at_ends(func));
                     heights.get(&id) == Some(&0)
