@@ -1,4 +1,4 @@
-//! Charts, as pictures: points, lines and boxes between axes with units, one chart below the other.
+//! Charts, as pictures: points, lines, boxes and bars between axes with units, one chart below the other.
 //!
 //! Invariant: well-formed SVG, whatever names hold; the same bytes for the same data; readable on light and
 //! dark (`prefers-color-scheme`); needs no script and no font but the viewer's own.
@@ -52,6 +52,8 @@ pub enum Marks {
     Lines(Vec<(String, Vec<(f64, f64)>)>),
     /// Boxes: where, and least, first quartile, median, third quartile, most.
     Boxes(Vec<(f64, [f64; 5])>),
+    /// Bars from below: where, and how high.
+    Bars(Vec<(f64, f64)>),
 }
 
 /// So many cells are there, from left to right and from below to above.
@@ -258,6 +260,7 @@ fn draw(out: &mut String, chart: &Chart) {
         Marks::Cells(cells) => draw_cells(out, cells),
         Marks::Lines(lines) => draw_lines(out, chart, lines),
         Marks::Boxes(boxes) => draw_boxes(out, chart, boxes),
+        Marks::Bars(bars) => draw_bars(out, chart, bars),
     }
 }
 
@@ -317,6 +320,24 @@ fn draw_boxes(out: &mut String, chart: &Chart, boxes: &[(f64, [f64; 5])]) {
     }
 }
 
+fn draw_bars(out: &mut String, chart: &Chart, bars: &[(f64, f64)]) {
+    let (width, height) = (f64::from(CELLS.0), f64::from(CELLS.1));
+    let (least, most) = chart.x.range;
+    let half = (width / (most - least) * 0.4).min(24.0);
+    for (x, value) in bars {
+        let left = chart.x.place(*x) * width - half;
+        let high = chart.y.place(*value) * height;
+        // What is there at all is seen.
+        let high = if *value > chart.y.range.0 { high.max(1.0) } else { high };
+        let _written = writeln!(
+            out,
+            "<rect class=\"box\" x=\"{left:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{high:.1}\"/>",
+            height - high,
+            2.0 * half
+        );
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -366,7 +387,13 @@ mod tests {
             y: axis(Scale::Log(10), (1.0, 1000.0)),
             marks: Marks::Boxes(vec![(0.0, [1.0, 10.0, 100.0, 100.0, 1000.0])]),
         };
-        let picture = svg(&[cells, lines, boxes]);
+        let bars = Chart {
+            title: String::new(),
+            x: axis(Scale::Names(vec!["1".to_owned(), "2".to_owned()]), (-0.5, 1.5)),
+            y: axis(Scale::Linear, (0.0, 100.0)),
+            marks: Marks::Bars(vec![(0.0, 75.0), (1.0, 0.001)]),
+        };
+        let picture = svg(&[cells, lines, boxes, bars]);
         for part in [
             "a &lt; b &amp; &quot;c&quot;",
             "stroke-width=\"3\" d=\"M0 239.5h3M5 0.5h3\"",
@@ -374,6 +401,8 @@ mod tests {
             "a name that is longe…",
             "<path class=\"range\" d=\"M190.0 0.0V240.0\"/>",
             "y=\"80.0\" width=\"28.0\" height=\"80.0\"",
+            "x=\"166.0\" y=\"60.0\" width=\"48.0\" height=\"180.0\"",
+            "y=\"239.0\" width=\"48.0\" height=\"1.0\"",
             "prefers-color-scheme: dark",
         ] {
             assert!(picture.contains(part), "{part}:\n{picture}");

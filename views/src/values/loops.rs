@@ -3,6 +3,7 @@
 //! Source: VPROF, section 2.1.
 
 use super::grouped;
+use crate::chart::{Axis, Chart, Marks, Scale};
 use crate::table::cells::{ratio, share};
 use crate::{Table, address};
 use serde::Serialize;
@@ -127,7 +128,57 @@ fn time(ns: f64) -> String {
 /// What a row of the statistics is called, and its number.
 type Row = (&'static str, fn(&SummaryView) -> f64);
 
+/// The most bars that a picture has.
+const MOST_BARS: usize = 40;
+
 impl LoopView {
+    /// Its pictures: instances by ticks an iteration (figure 1 of the paper), and by iterations.
+    pub fn charts(&self) -> Vec<Chart> {
+        let of = match (&self.file, self.line) {
+            (Some(file), Some(line)) => {
+                let file = file.rsplit('/').next().unwrap_or_default();
+                format!("the loop of {} at {file}:{line}", self.function)
+            }
+            _ => format!("the loop of {} at {}", self.function, address(self.header)),
+        };
+        let mut all = Vec::new();
+        let by_ticks = self.bins.iter().map(|bin| (number(bin.from), bin.instances));
+        if self.ticks_per_iteration.is_some() {
+            let title = format!("how long an iteration of {of} takes");
+            all.push(self.bars(title, "ticks an iteration, from here to the next", by_ticks.collect()));
+        }
+        let mut trips: Vec<&TripsView> = self.trip_counts.iter().take(MOST_BARS).collect();
+        trips.sort_by_key(|one| one.iterations);
+        let by_trips = trips.into_iter().map(|one| (one.iterations.to_string(), one.instances));
+        let title = format!("how often {of} goes round");
+        let label = match self.trip_counts.len() > MOST_BARS {
+            true => format!("iterations, the {MOST_BARS} most frequent numbers"),
+            false => "iterations".to_owned(),
+        };
+        all.push(self.bars(title, &label, by_trips.collect()));
+        all
+    }
+
+    /// Shares of the instances.
+    fn bars(&self, title: String, label: &str, bars: Vec<(String, u64)>) -> Chart {
+        let part = |n: u64| 100.0 * ratio(n, self.instances);
+        let heights = (0..).zip(&bars).map(|(n, bar)| (f64::from(n), part(bar.1)));
+        let heights: Vec<(f64, f64)> = heights.collect();
+        let most = heights.iter().map(|bar| bar.1).fold(1.0, f64::max);
+        let last = heights.last().map_or(0.0, |bar| bar.0);
+        let x = Axis {
+            label: label.to_owned(),
+            scale: Scale::Names(bars.into_iter().map(|bar| bar.0).collect()),
+            range: (-0.5, last + 0.5),
+        };
+        let y = Axis {
+            label: "share of the instances (%)".to_owned(),
+            scale: Scale::Linear,
+            range: (0.0, (most * 1.05).min(100.0)),
+        };
+        Chart { title, x, y, marks: Marks::Bars(heights) }
+    }
+
     /// Says it as text.
     pub(super) fn text(&self, stamps: Option<&StampsView>, w: &mut dyn Write) -> io::Result<()> {
         let file = self.module.rsplit('/').next().unwrap_or_default();

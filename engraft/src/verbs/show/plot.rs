@@ -1,6 +1,8 @@
 //! `engraft show REC --plot NAME`: pictures of what a function was called with, and of how its loops ran.
 
 use super::reuse::{float, logged, reused, tables};
+use crate::input::Source;
+use crate::verbs::values;
 use anyhow::Context as _;
 use profile::values::log::{Log, Part};
 use profile::values::{Number, Reuse, Statistics, finite};
@@ -8,14 +10,29 @@ use program::signature::Type;
 use std::collections::BTreeSet;
 use std::path::Path;
 use views::chart::{Axis, CELLS, Chart, Marks, Scale, svg};
+use views::values::LoopView;
 use views::values::reuse::{DistanceView, MemoView, ReusedView};
 
-/// The pictures of the function `name` in `rec`: each argument and the result that is a number against the
-/// number of the call, distances of the most frequent arguments, and how often tables would have had results.
+/// The pictures of the function `name` in `rec`: of its loops how long iterations take and how many there
+/// are; each argument and the result that is a number against the number of the call, distances of the most
+/// frequent arguments, and how often tables would have had results.
 ///
 /// # Errors
-/// If it has no log, or no such calls.
+/// If it has no such loops, and no log, or no such calls.
 pub fn plot(rec: &Path, name: &str) -> anyhow::Result<String> {
+    let loops = values::recorded(rec)?.map(|view| view.loops).unwrap_or_default();
+    let loops = loops.iter().filter(|one| one.function == name && one.instances > 0);
+    let mut charts: Vec<Chart> = loops.flat_map(LoopView::charts).collect();
+    let source = Source::read(rec)?;
+    let has_rows = source.log().is_some_and(|log| log.tables.iter().any(|table| table.name == name));
+    if charts.is_empty() || has_rows {
+        charts.extend(calls(rec, name)?);
+    }
+    Ok(svg(&charts))
+}
+
+/// Those of its calls.
+fn calls(rec: &Path, name: &str) -> anyhow::Result<Vec<Chart>> {
     let source = logged(rec)?;
     let log = source.log().context("it was looked at")?;
     let mut charts = Vec::new();
@@ -23,7 +40,7 @@ pub fn plot(rec: &Path, name: &str) -> anyhow::Result<String> {
         let table = log.tables.get(n).context("it was found")?;
         for (part, field) in table.fields() {
             let title = format!("{} of {} at each call", field.name, table.name);
-            charts.extend(values(
+            charts.extend(at_each_call(
                 log,
                 n,
                 (part, &field.kind),
@@ -35,11 +52,11 @@ pub fn plot(rec: &Path, name: &str) -> anyhow::Result<String> {
         charts.push(distances(&view));
         charts.push(hits(&view));
     }
-    Ok(svg(&charts))
+    Ok(charts)
 }
 
 /// Values against the number of the call; none, if they are no numbers.
-fn values(
+fn at_each_call(
     log: &Log,
     n: usize,
     (part, kind): (Part, &Type),
