@@ -8,6 +8,7 @@ use super::rows::{Entered, Rows};
 use probe::arch::shared::event_word;
 use profile::values::log::Ended;
 use profile::values::{Address, Calls, Column, Distribution, Loop, MOST_BYTES, Place, Stamps, Values};
+use std::collections::HashMap;
 use trace::recording::event::Head;
 
 /// Takes the records of a run's threads, as they come.
@@ -16,7 +17,11 @@ pub struct Collector {
     modules: Vec<Sites>,
     functions: Vec<Function>,
     rows: Vec<Calls>,
+    /// By what was asked for, and the function's name: numbers of rows.
+    rows_by_name: HashMap<(u32, String), Vec<usize>>,
     places: Vec<Place>,
+    /// By place: its number.
+    places_by_name: HashMap<String, usize>,
     loops: Instances,
     threads: Vec<Thread>,
     n_unread_bytes: u64,
@@ -138,8 +143,7 @@ impl Collector {
     }
 
     fn place(&mut self, recorded: &Recorded, address: Address) -> u32 {
-        let known = self.places.iter_mut().position(|place| place.place == recorded.name);
-        let n = known.unwrap_or_else(|| {
+        let n = *self.places_by_name.entry(recorded.name.clone()).or_insert_with(|| {
             let (place, columns) = (recorded.name.clone(), columns(&recorded.columns));
             self.places.push(Place { place, addresses: Vec::new(), n: 0, columns });
             self.places.len() - 1
@@ -155,9 +159,12 @@ impl Collector {
                 row.result.as_ref().is_none_or(|r| result.is_none_or(|result| is_of(r, result)));
             let same_arguments = row.arguments.len() == recorded.columns.len()
                 && row.arguments.iter().zip(&recorded.columns).all(|(row, code)| is_of(row, code));
-            row.asked == recorded.asked && row.function == recorded.name && same_arguments && same_result
+            same_arguments && same_result
         };
-        let n = self.rows.iter().position(is_it).unwrap_or_else(|| {
+        let of_name = self.rows_by_name.entry((recorded.asked, recorded.name.clone())).or_default();
+        let known = of_name.iter().copied().find(|n| self.rows.get(*n).is_some_and(is_it));
+        let n = known.unwrap_or_else(|| {
+            of_name.push(self.rows.len());
             let (function, arguments) = (recorded.name.clone(), columns(&recorded.columns));
             let (asked, is_of_glob) = (recorded.asked, recorded.is_of_glob);
             let is_without_ends = recorded.what == What::Called;
@@ -311,7 +318,7 @@ impl Collector {
             log.end(area);
         }
         let functions = &self.functions;
-        let mut each = |all: &std::collections::HashMap<u32, u64>, to: fn(&mut Calls) -> &mut u64| {
+        let mut each = |all: &HashMap<u32, u64>, to: fn(&mut Calls) -> &mut u64| {
             for (function, n) in all {
                 let row = functions.get(*function as usize).map(|f| f.row as usize);
                 row.and_then(|row| self.rows.get_mut(row)).into_iter().for_each(|row| *to(row) += n);

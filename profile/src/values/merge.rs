@@ -1,6 +1,7 @@
 //! Values of several runs, or of the processes of one, as those of one.
 
-use crate::values::{Calls, Column, Loop, Place, Ticks, Values};
+use crate::values::{Calls, Column, Loop, Ticks, Values};
+use std::collections::HashMap;
 
 /// Values that cannot be added up.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -17,29 +18,40 @@ impl Values {
     /// If it was asked for other values of the same function or place; nothing is added then.
     pub fn merge(&mut self, other: Values) -> Result<(), Unlike> {
         let unlike = |what: &str| Unlike { what: what.to_owned() };
+        let mut calls: HashMap<(u32, String), Vec<usize>> = HashMap::new();
+        for (n, ours) in self.calls.iter().enumerate() {
+            calls.entry((ours.asked, ours.function.clone())).or_default().push(n);
+        }
+        let places = self.places.iter().enumerate().map(|(n, ours)| (ours.place.clone(), n));
+        let places: HashMap<String, usize> = places.collect();
+        let loops = (0..).zip(&self.loops).map(|(n, ours)| ((ours.module.clone(), ours.header), n));
+        let loops: HashMap<(String, u64), usize> = loops.collect();
+        let calls_of = |theirs: &Calls| {
+            calls.get(&(theirs.asked, theirs.function.clone())).map_or(&[][..], Vec::as_slice)
+        };
         for theirs in &other.calls {
             // Of one name, there may be several that take not the same.
-            let mut ours = self.calls.iter().filter(|ours| is_of(ours, theirs)).peekable();
+            let mut ours = calls_of(theirs).iter().filter_map(|n| self.calls.get(*n)).peekable();
             if ours.peek().is_some() && !ours.any(|ours| has_columns_of(ours, theirs)) {
                 return Err(unlike(&theirs.function));
             }
         }
         for theirs in &other.places {
-            let is_other =
-                |ours: &Place| ours.place == theirs.place && !are_alike(&ours.columns, &theirs.columns);
-            if self.places.iter().any(is_other) {
+            let ours = places.get(&theirs.place).and_then(|n| self.places.get(*n));
+            if ours.is_some_and(|ours| !are_alike(&ours.columns, &theirs.columns)) {
                 return Err(unlike(&theirs.place));
             }
         }
         for theirs in other.calls {
-            let is_it = |ours: &&mut Calls| is_of(ours, &theirs) && has_columns_of(ours, &theirs);
-            match self.calls.iter_mut().find(is_it) {
+            let is_it = |n: &&usize| self.calls.get(**n).is_some_and(|ours| has_columns_of(ours, &theirs));
+            let known = calls_of(&theirs).iter().find(is_it).copied();
+            match known.and_then(|n| self.calls.get_mut(n)) {
                 Some(ours) => add_calls(ours, theirs),
                 None => self.calls.push(theirs),
             }
         }
         for theirs in other.places {
-            match self.places.iter_mut().find(|ours| ours.place == theirs.place) {
+            match places.get(&theirs.place).and_then(|n| self.places.get_mut(*n)) {
                 Some(ours) => {
                     ours.n += theirs.n;
                     add_addresses(&mut ours.addresses, theirs.addresses);
@@ -49,8 +61,8 @@ impl Values {
             }
         }
         for theirs in other.loops {
-            let is_it = |ours: &&mut Loop| (&ours.module, ours.header) == (&theirs.module, theirs.header);
-            match self.loops.iter_mut().find(is_it) {
+            let known = loops.get(&(theirs.module.clone(), theirs.header));
+            match known.and_then(|n: &usize| self.loops.get_mut(*n)) {
                 Some(ours) => add_loop(ours, theirs),
                 None => self.loops.push(theirs),
             }
@@ -60,10 +72,6 @@ impl Values {
         self.n_lost += other.n_lost;
         Ok(())
     }
-}
-
-fn is_of(ours: &Calls, theirs: &Calls) -> bool {
-    (ours.asked, &ours.function) == (theirs.asked, &theirs.function)
 }
 
 fn has_columns_of(ours: &Calls, theirs: &Calls) -> bool {
