@@ -33,6 +33,7 @@ mod matches;
 mod messages;
 mod names;
 mod outputs;
+mod page;
 mod pictures;
 mod points;
 mod prototypes;

@@ -272,7 +272,11 @@ impl LoopView {
         for bin in &self.bins {
             let examples: Vec<String> = bin.examples.iter().map(u64::to_string).collect();
             t.row([
-                format!("{}..{}", number(bin.from), number(bin.to)),
+                if bin.from > 0.0 {
+                    format!("{}..{}", number(bin.from), number(bin.to))
+                } else {
+                    "0".to_owned()
+                },
                 bin.instances.to_string(),
                 share(ratio(bin.instances, self.instances)),
                 examples.join(", "),
