@@ -4,5 +4,6 @@ pub mod dominators;
 pub mod flow_graph;
 pub mod liveness;
 pub mod loops;
+pub mod purity;
 pub mod resolvers;
 pub mod stack_arguments;

@@ -16,7 +16,7 @@ const STACK_POINTER: Reg = Reg::general(4);
 const FRAME_POINTER: Reg = Reg::general(5);
 
 /// How far from the stack pointer of the entry what a register holds is.
-type State = BTreeMap<Reg, i64>;
+pub(super) type State = BTreeMap<Reg, i64>;
 
 impl Program {
     /// Whether `func`, or a function that it jumps to in the end, looks at memory above its return address.
@@ -57,7 +57,7 @@ fn looks_above(program: &Program, func: FuncId) -> bool {
 
 /// What registers hold at the start of each block that the entry leads to. None if the function is too large,
 /// or `goes_on` says of an instruction, and of what registers hold before it, that that is enough.
-fn states(
+pub(super) fn states(
     program: &Program,
     func: FuncId,
     goes_on: &mut dyn FnMut(&Insn, &State) -> bool,

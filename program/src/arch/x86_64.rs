@@ -5,11 +5,13 @@
 
 pub mod abi;
 mod effects;
+mod memory;
 mod position;
 mod quick;
 mod step;
 
 pub use effects::{Effects, EffectsOf};
+pub use memory::MemoryUse;
 pub use position::{Branch, PositionDependence};
 pub use quick::{Quick, Sum};
 pub use step::{DWARF_STACK_POINTER, StackMove, Step, Test};
