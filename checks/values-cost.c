@@ -1,5 +1,6 @@
-/* What `engraft values` is asked to record here, is done so often that its cost an event can be told. Prints the
-   user CPU time that it took, in nanoseconds an event: of a call, a round of a loop, or an instance of one. */
+/* What `engraft values` is asked to record here, is done so often that its cost an event can be told. Prints
+   the user CPU time that it took, in nanoseconds an event: of a call, a round of a loop, or an instance of
+   one. */
 #include <math.h>
 #include <pthread.h>
 #include <stdint.h>

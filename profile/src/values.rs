@@ -6,6 +6,7 @@
 //!
 //! *Not here*: how they are recorded (`probe`, `measure`), how they are printed (`views`).
 
+pub mod advice;
 mod buckets;
 mod distribution;
 pub mod log;
@@ -28,7 +29,7 @@ use serde::{Deserialize, Serialize};
 /// The section of recordings that has them.
 pub const SECTION: u8 = b'V';
 /// The version of that section.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 
 /// What a run had, in the order in which it was asked for.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -58,6 +59,8 @@ pub struct Calls {
     pub is_of_glob: bool,
     /// Whether only its beginnings were recorded: then it is not known how calls ended.
     pub is_without_ends: bool,
+    /// Whether what it returns is known to depend on its arguments alone, and it to change nothing.
+    pub is_pure: bool,
     /// Where it is.
     pub addresses: Vec<Address>,
     /// How often it was called.
@@ -163,6 +166,7 @@ mod tests {
             function: "exp".to_owned(),
             is_of_glob: false,
             is_without_ends: false,
+            is_pure: true,
             addresses: vec![address],
             n_calls: 1000,
             n_results: 990,

@@ -46,8 +46,8 @@ pub enum MeasureError {
 }
 
 impl<'a> Measurable<'a> {
-    /// What is `prepared`, for [`Placement::Values`]. If loops are timed, it is measured what that costs: by
-    /// a small program that is run.
+    /// What is `prepared`, for [`Placement::Values`]. If loops or calls are timed, it is measured what that
+    /// costs: by a small program that is run.
     ///
     /// # Errors
     /// If there is not enough memory, or the cost of time stamps cannot be measured.
@@ -56,7 +56,8 @@ impl<'a> Measurable<'a> {
     /// If it is prepared for something else: there is no stream then.
     pub fn new(prepared: Prepared<'a>) -> Result<Measurable<'a>, MeasureError> {
         let asked = &prepared.asked.values;
-        let is_timed = !asked.loops.is_empty() && asked.stamping != Stamping::None;
+        let has_times = asked.log.is_some_and(|log| log.has_times);
+        let is_timed = (has_times || !asked.loops.is_empty()) && asked.stamping != Stamping::None;
         let stamps = if is_timed { Some(calibrate::stamps(prepared.store, asked.stamping)?) } else { None };
         Ok(Measurable { stamps, ..Measurable::without_stamps(prepared)? })
     }
@@ -119,7 +120,7 @@ impl<'a> MeasuredRun<'a> {
         let mut collector = Collector::with_log(log);
         measurable.codes().iter().for_each(|code| collector.add_module(code));
         let Measurable { prepared, arena, stamps } = measurable;
-        collector.set_stamps(stamps.unwrap_or_default());
+        stamps.into_iter().for_each(|stamps| collector.set_stamps(stamps));
         let clocks = Clocks::now();
         let command = run::command(target, name, args);
         live::pass_signals_on();

@@ -1,8 +1,10 @@
 //! What `engraft values` says, and `show` of its recordings: values of calls and at places.
 
+mod advice;
 mod loops;
 pub mod reuse;
 
+pub use advice::AdviceView;
 pub use loops::{BinView, LoopView, StampsView, SummaryView, TripsView};
 
 use crate::table::cells::{grouped as with_separators, many, ratio, share};
@@ -26,6 +28,8 @@ pub struct ValuesView {
     pub places: Vec<PlaceView>,
     /// Loops.
     pub loops: Vec<LoopView>,
+    /// What a programmer could do about all that.
+    pub advice: Vec<AdviceView>,
     /// What their times rest on.
     pub stamps: Option<StampsView>,
     /// How many bytes of records could not be read, since their threads were stopped in the middle of one.
@@ -234,6 +238,12 @@ impl View for ValuesView {
                 writeln!(w)?;
             }
             one.text(self.stamps.as_ref(), w)?;
+        }
+        if !self.advice.is_empty() {
+            if !std::mem::take(&mut is_first) {
+                writeln!(w)?;
+            }
+            advice::text(&self.advice, w)?;
         }
         if let Some(stamps) = &self.stamps {
             writeln!(w)?;

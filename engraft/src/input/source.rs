@@ -15,6 +15,7 @@ use program::{Program, Va};
 use session::Warning;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use trace::Trace;
 use tracing::info_span;
 use views::many;
@@ -175,6 +176,19 @@ impl Source {
             Content::Log(log) => Some(log),
             _ => None,
         }
+    }
+
+    /// How long the run of a recording of values took; nothing, if it does not say.
+    ///
+    /// # Errors
+    /// If it is damaged.
+    pub fn ran_for(&self) -> anyhow::Result<Duration> {
+        let run = match &self.content {
+            Content::Log(log) => log.run().with_context(|| format!("cannot use {}", self.path.display()))?,
+            Content::Recording(bytes) => Recording::parse(bytes).ok().and_then(|recording| recording.run),
+            _ => None,
+        };
+        Ok(run.map(|run| run.duration()).unwrap_or_default())
     }
 
     /// Refuses what has values and no counts.

@@ -234,7 +234,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     say_unseen(&asked, &codes, &values);
     if !args.output.is_silent() {
         let log = args.full.then(|| logged(rec.path())).transpose()?.flatten();
-        args.output.print(&fill::view(&values, log.as_ref())?)?;
+        args.output.print(&fill::view(&values, log.as_ref(), duration)?)?;
     }
     Ok(Answer::Status(count::passed_on(status)))
 }
@@ -337,6 +337,7 @@ pub fn recorded(rec: &Path) -> anyhow::Result<Option<ValuesView>> {
         return Ok(None);
     }
     let source = Source::read(rec)?;
-    let view = source.values()?.map(|values| fill::view(&values, source.log()));
+    let took = source.ran_for()?;
+    let view = source.values()?.map(|values| fill::view(&values, source.log(), took));
     view.transpose().with_context(|| format!("cannot use {}", rec.display()))
 }

@@ -26,6 +26,8 @@ pub struct Collector {
     threads: Vec<Thread>,
     n_unread_bytes: u64,
     log: Option<Rows>,
+    /// Whether it is known what stamps cost.
+    has_stamps: bool,
 }
 
 /// The records of a module: the number before that of the first, and what each means.
@@ -94,9 +96,10 @@ impl Collector {
         &mut self.log
     }
 
-    /// Takes this off the times of loops.
+    /// Takes this off the times of loops; those of calls are kept as they are, and it beside them.
     pub fn set_stamps(&mut self, stamps: Stamps) {
         self.loops.stamps = stamps;
+        self.has_stamps = true;
     }
 
     /// Knows what the records of a module mean from now on.
@@ -173,6 +176,7 @@ impl Collector {
                 function,
                 is_of_glob,
                 is_without_ends,
+                is_pure: recorded.is_pure,
                 arguments,
                 ..Calls::default()
             });
@@ -180,6 +184,7 @@ impl Collector {
         });
         if let Some(row) = self.rows.get_mut(n) {
             row.addresses.push(address.clone());
+            row.is_pure &= recorded.is_pure;
             row.result = row.result.take().or_else(|| columns(std::slice::from_ref(result?)).pop());
         }
         self.functions.push(Function { row: u32::try_from(n).unwrap_or(u32::MAX), back: Vec::new() });
@@ -337,11 +342,10 @@ impl Collector {
     pub fn finish(mut self) -> Values {
         self.end_all();
         self.rows.sort_by(|a, b| (a.asked, &a.function).cmp(&(b.asked, &b.function)));
-        let is_timed = self.loops.loops.iter().any(|one| one.ticks.is_some());
         Values {
             calls: self.rows,
             places: self.places,
-            stamps: is_timed.then_some(self.loops.stamps),
+            stamps: self.has_stamps.then_some(self.loops.stamps),
             loops: self.loops.loops,
             n_unread_bytes: self.n_unread_bytes,
             n_lost: 0,

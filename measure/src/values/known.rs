@@ -13,6 +13,62 @@ use std::path::Path;
 const LIBRARIES: [&str; 7] =
     ["libc.so.", "libc-2.", "libm.so.", "libm-2.", "libpthread", "libc.musl-", "ld-musl-"];
 
+/// Functions of math.h that return the same for the same arguments, and change nothing but `errno` and the
+/// flags of the floating-point unit; those for `float` and `long double` end in `f` and `l`.
+const PURE: [&str; 45] = [
+    "acos",
+    "acosh",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
+    "cbrt",
+    "ceil",
+    "copysign",
+    "cos",
+    "cosh",
+    "erf",
+    "erfc",
+    "exp",
+    "exp10",
+    "exp2",
+    "expm1",
+    "fabs",
+    "fdim",
+    "floor",
+    "fma",
+    "fmax",
+    "fmin",
+    "fmod",
+    "hypot",
+    "j0",
+    "j1",
+    "ldexp",
+    "log",
+    "log10",
+    "log1p",
+    "log2",
+    "nearbyint",
+    "pow",
+    "remainder",
+    "rint",
+    "round",
+    "scalbn",
+    "sin",
+    "sinh",
+    "sqrt",
+    "tan",
+    "tanh",
+    "trunc",
+];
+
+/// Whether the C library says that a function is so.
+fn is_pure_by_name(name: &str) -> bool {
+    let is_it = |name: &str| PURE.binary_search(&name).is_ok();
+    is_it(name) || name.strip_suffix(['f', 'l']).is_some_and(is_it) || name == "tgamma"
+}
+
 /// What is known of the functions of a program.
 pub struct Known<'a> {
     program: &'a Program,
@@ -58,6 +114,14 @@ impl<'a> Known<'a> {
         names.iter().find_map(|name| library.function(bare(name))).map(Passed::of)
     }
 
+    /// Whether what `func` returns depends on its arguments alone, and it changes nothing: as its code shows,
+    /// or as the C library says of its own functions (but for `errno`).
+    pub fn is_pure(&self, func: FuncId) -> bool {
+        let is_declared =
+            || self.is_of_library() && self.names(func).iter().any(|name| is_pure_by_name(bare(name)));
+        is_declared() || self.program.is_pure(func, &is_pure_by_name)
+    }
+
     fn is_of_library(&self) -> bool {
         let image = &self.program.image;
         let file = Path::new(&image.name).file_name().unwrap_or_default().to_string_lossy();
@@ -68,4 +132,20 @@ impl<'a> Known<'a> {
 /// A symbol without its version.
 pub fn bare(symbol: &str) -> &str {
     symbol.split('@').next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_pure_functions_are_found() {
+        assert!(PURE.is_sorted());
+        for name in ["exp", "expf", "powl", "floor", "erf", "erff", "tgamma"] {
+            assert!(is_pure_by_name(name), "{name}");
+        }
+        for name in ["lgamma", "rand", "frexp", "modf", "f", "expfl"] {
+            assert!(!is_pure_by_name(name), "{name}");
+        }
+    }
 }

@@ -106,6 +106,8 @@ pub struct Recorded {
     pub caller: Option<u32>,
     /// Where a stamp is, if it has one.
     pub stamp: Option<u32>,
+    /// Whether the function is known to depend on its arguments alone, and to change nothing.
+    pub is_pure: bool,
     /// Its values.
     pub columns: Vec<ColumnCode>,
 }
@@ -267,7 +269,9 @@ impl Making<'_> {
             self.code.unseen.push(Unseen { function, at, why: why.to_owned(), is_result_only: true });
         }
         let has_arguments_in_memory = has_arguments_in_memory || takes_more;
-        self.record(Point::Entry(func), recorded(What::Enters), &arguments, None);
+        let is_pure = !arguments.is_empty() && result.is_some() && self.known.is_pure(func);
+        let enters = Recorded { is_pure, ..recorded(What::Enters) };
+        self.record(Point::Entry(func), enters, &arguments, None);
         let passes = self.number(Recorded { len: record_len(&[FRAME]), ..recorded(What::Passes) });
         let point = Point::Return { func, has_arguments_in_memory };
         self.record(point, recorded(What::ComesBack), result.as_slice(), Some(passes));

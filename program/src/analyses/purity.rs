@@ -1,11 +1,11 @@
 //! Whether what a function returns depends on its arguments in registers alone, and it changes nothing.
 //!
-//! A function is *pure* here if on every way through it, and through what it calls, it writes to its own frame
-//! only, reads that and what never changes, and asks nothing of the processor or the kernel. What a program
-//! cannot be shown not to do, it does: the answer is no where it is not known.
+//! A function is *pure* here if on every way through it, and through what it calls, it writes to its own
+//! frame only, reads that and what never changes, and asks nothing of the processor or the kernel. What a
+//! program cannot be shown not to do, it does: the answer is no where it is not known.
 //!
-//! An address that is made of the stack pointer and a register that was computed is taken for one in the frame:
-//! what writes elsewhere by it is wrong without us, too.
+//! An address that is made of the stack pointer and a register that was computed is taken for one in the
+//! frame: what writes elsewhere by it is wrong without us, too.
 //!
 //! Source: VPROF, section 2.2: calls that may be remembered.
 

@@ -2,6 +2,7 @@
 
 use crate::input::names::source_name;
 use profile::ReadError;
+use profile::values::advice::{self, Advice};
 use profile::values::log::{Log, Part};
 use profile::values::{
     Address, Buckets, Calls, Column, Counted, Loop, Number, PARTS_OF_TICK, Place, Stamps, Statistics,
@@ -9,9 +10,10 @@ use profile::values::{
 };
 use program::signature::text;
 use std::cmp::Reverse;
+use std::time::Duration;
 use views::values::{
-    AddressView, BinView, CallsView, ColumnView, LoopView, NumberView, PlaceView, StampsView, StatisticsView,
-    SummaryView, TripsView, ValueView, ValuesView,
+    AddressView, AdviceView, BinView, CallsView, ColumnView, LoopView, NumberView, PlaceView, StampsView,
+    StatisticsView, SummaryView, TripsView, ValueView, ValuesView,
 };
 
 /// How many values of a column are said for programs.
@@ -19,11 +21,11 @@ const MOST: usize = 1000;
 /// How many instances are named of each bin.
 const N_EXAMPLES: usize = 3;
 
-/// What is said of `values`, and of their log, if there is one.
+/// What is said of `values`, and of their log, if there is one, of a run that `took` that long.
 ///
 /// # Errors
 /// If the log is damaged.
-pub fn view(values: &Values, log: Option<&Log>) -> Result<ValuesView, ReadError> {
+pub fn view(values: &Values, log: Option<&Log>, took: Duration) -> Result<ValuesView, ReadError> {
     // What a glob means is listed if it was called.
     let is_listed = |one: &&Calls| one.n_calls > 0 || !one.is_of_glob;
     let calls = values.calls.iter().filter(is_listed).map(|of| calls(of, log));
@@ -33,6 +35,7 @@ pub fn view(values: &Values, log: Option<&Log>) -> Result<ValuesView, ReadError>
         not_called: values.calls.iter().filter(|one| !is_listed(one)).count() as u64,
         places: values.places.iter().map(|of| place(of, log)).collect::<Result<_, _>>()?,
         loops: loops(values),
+        advice: advice::advice(values, log, took.as_secs_f64())?.into_iter().map(advised).collect(),
         stamps: values.stamps.as_ref().map(stamps),
         unread_bytes: values.n_unread_bytes,
         threads_with_losses: values.n_lost,
@@ -74,6 +77,18 @@ fn place(place: &Place, log: Option<&Log>) -> Result<PlaceView, ReadError> {
         addresses: place.addresses.iter().map(address).collect(),
         values: columns(&place.columns, log)?,
     })
+}
+
+fn advised(one: Advice) -> AdviceView {
+    AdviceView {
+        kind: one.kind.name(),
+        function: source_name(&one.function).unwrap_or(one.function),
+        at: one.at.as_ref().map(address),
+        line: one.line,
+        gain_s: one.gain_s,
+        executions: one.executions,
+        because: one.because,
+    }
 }
 
 /// Those that ran; if none did, all. What took most ticks comes first.

@@ -4,7 +4,7 @@
 use super::column::decode;
 use super::{BLOCK, CALLERS, Ended, HEAD, MOST_ROWS, Part, TABLE, Table, VERSION};
 use crate::encoding::Cursor;
-use crate::recording::{Section, SectionReader};
+use crate::recording::{Run, Section, SectionReader};
 use crate::values::{Address, Calls, Column, Distribution, Place, SECTION, Values, len_bytes};
 use crate::vocabulary::{Format, ReadError};
 use std::collections::HashMap;
@@ -142,12 +142,15 @@ impl Log {
         }
     }
 
-    /// What the recording says of its run, as it is written there; `None` if it was cut off.
+    /// What the recording says of its run; `None` if it was cut off.
     ///
     /// # Errors
     /// [`ReadError::Damaged`] if that cannot be read.
-    pub fn run(&self) -> Result<Option<Vec<u8>>, ReadError> {
-        self.run.map(|section| section.body(&self.file)).transpose()
+    pub fn run(&self) -> Result<Option<Run>, ReadError> {
+        let body = self.run.map(|section| section.body(&self.file)).transpose()?;
+        let read = body.map(|body| serde_json::from_slice(&body)).transpose();
+        let what = "what it says of its run is wrong".to_owned();
+        read.map_err(|_| ReadError::Damaged { format: Format::Engraft, at: 0, what })
     }
 
     /// The values of all rows.
