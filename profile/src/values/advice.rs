@@ -2,7 +2,7 @@
 //!
 //! Only what a log of all calls shows has a gain in seconds: of calls whose result could have been
 //! remembered, or been a constant, what they took, less what a table costs. Times of calls are inclusive,
-//! less what it takes to read the clock, and an outlier counts as [`OUTLIER`] times the median: a call that
+//! less what it takes to read the clock, and an outlier counts as 16 times the median: a call that
 //! lost the processor does not get faster.
 //!
 //! Source: VPROF, sections 2.1 and 2.2 (unrolling, specialisation, memoisation).
