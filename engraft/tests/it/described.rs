@@ -89,9 +89,9 @@ fn check(folder: &Path, changed: &[&str], what: &str) -> Values {
 
 #[test]
 fn classes_of_cpp_are_passed_as_their_constructors_have_it() {
-    needs!("g++", "clang++");
+    needs!("g++", "clang++-19");
     let place = folder();
-    for compiler in ["g++", "clang++"] {
+    for compiler in ["g++", "clang++-19"] {
         for flags in ["-g -O0", "-gdwarf-4 -O2", "-g -O2 -fdebug-types-section"] {
             build(place.path(), compiler, "described.cpp", flags);
             check(place.path(), &[], &format!("{compiler} {flags}"));
@@ -102,10 +102,10 @@ fn classes_of_cpp_are_passed_as_their_constructors_have_it() {
 /// Those that compilers make of static functions, too; from a file of debug information, too.
 #[test]
 fn functions_of_c_need_no_prototype() {
-    needs!("gcc", "clang", "objcopy");
+    needs!("gcc", "clang-19", "objcopy");
     let place = folder();
     let changed = ["asked_constant", "asked_unused", "asked_parts"];
-    for compiler in ["gcc", "clang"] {
+    for compiler in ["gcc", "clang-19"] {
         for flags in ["-g -O0 -w", "-gdwarf-4 -O2 -w", "-g -O2 -w -gz"] {
             build(place.path(), compiler, "described.c", &format!("{flags} -std=gnu99 -lm"));
             let what = format!("{compiler} {flags}");
