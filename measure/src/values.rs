@@ -18,6 +18,7 @@
 #![warn(clippy::indexing_slicing)]
 
 mod asked;
+mod auto;
 mod bytes;
 mod collect;
 mod known;
@@ -28,6 +29,7 @@ mod prototyped;
 mod rows;
 
 pub use asked::{Asked, AskedCall, AskedPlace, BadPlace, Logged, Passed, Piece, Stamping, Wanted};
+pub use auto::InLine;
 pub use collect::Collector;
 pub use plan::{Code, Found, LONGEST_WORDS, LoopCode, Recorded, Unseen, What, plan};
 pub use rows::Rows;

@@ -42,6 +42,8 @@ pub struct Values {
     pub loops: Vec<Loop>,
     /// What the times of loops rest on, if they were taken.
     pub stamps: Option<Stamps>,
+    /// Which functions addresses are in that indirect calls and jumps led to.
+    pub targets: Vec<(u64, Address)>,
     /// How many bytes of records could not be read, since their thread was stopped in the middle of one.
     pub n_unread_bytes: u64,
     /// How many threads lost records, since nobody took them any more.
@@ -79,7 +81,7 @@ pub struct Calls {
 }
 
 /// A place where something is.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct Address {
     /// The path of the module.
     pub module: String,
@@ -94,12 +96,33 @@ pub struct Address {
 pub struct Place {
     /// The place, as it was asked for.
     pub place: String,
+    /// Why it was recorded, if it was for what the instruction there is.
+    pub watched: Option<Watched>,
     /// Where it is.
     pub addresses: Vec<Address>,
     /// How often control came by.
     pub n: u64,
     /// What was there.
     pub columns: Vec<Column>,
+}
+
+/// What is recorded of an instruction because of what it is: its only value says so.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub enum Watched {
+    /// What it divides by.
+    Divisor,
+    /// Where it leads.
+    Target,
+    /// How many elements it takes.
+    Size {
+        /// The length of each in bytes.
+        element: u8,
+    },
+    /// How far the memory that it reads or writes is from the start of its line of 64 bytes.
+    Access {
+        /// How many bytes it reads or writes.
+        width: u8,
+    },
 }
 
 /// All values of one kind at a place.
@@ -121,6 +144,26 @@ pub const MOST_BYTES: usize = 240;
 /// How many bytes of a value of that type are kept.
 pub fn len_bytes(kind: &Type) -> usize {
     usize::try_from(kind.size()).unwrap_or(MOST_BYTES).min(MOST_BYTES)
+}
+
+impl Watched {
+    /// What is recorded, in one word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Watched::Divisor => "divisor",
+            Watched::Target => "target",
+            Watched::Size { .. } => "size",
+            Watched::Access { .. } => "access",
+        }
+    }
+}
+
+impl Place {
+    /// What makes it another one: of instructions that are watched there may be several of a name.
+    pub fn key(&self) -> (String, Option<(Watched, Address)>) {
+        let own = self.watched.and_then(|watched| Some((watched, self.addresses.first()?.clone())));
+        (self.place.clone(), own)
+    }
 }
 
 impl Values {

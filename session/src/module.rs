@@ -27,6 +27,7 @@ use probe::{Module, Old, Plan, RewriteError, Room, Segments, file_key};
 use profile::Profile;
 use program::{Excerpt, Image, KnownLines, Lines, LoadError, Program, Va};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
@@ -274,7 +275,10 @@ impl<'a> Recipe<'a> {
         let place = |place: &str| places::of(program, place, self.is_executable, &functions);
         let lines = asked.has_lines().then(|| Lines::load(&program.image)).flatten();
         let loops = |text: &str| places::loops(program, text, self.is_executable, &functions, lines.as_ref());
-        let found = Found { functions: &functions, places: &place, loops: &loops };
+        let watched = |name: &str| {
+            if name == "*" && !self.is_executable { BTreeSet::new() } else { functions(name) }
+        };
+        let found = Found { functions: &functions, places: &place, watched: &watched, loops: &loops };
         measure::values::plan(program, key, self.turn, asked, &found)
     }
 }

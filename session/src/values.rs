@@ -2,6 +2,7 @@
 
 mod calibrate;
 mod callers;
+mod targets;
 
 pub use calibrate::CalibrateError;
 
@@ -116,7 +117,7 @@ impl<'a> MeasuredRun<'a> {
         (name, args): (&OsStr, &[OsString]),
         log: Option<Rows>,
     ) -> Result<MeasuredRun<'a>, RunError> {
-        let maps = log.is_some();
+        let maps = log.is_some() || !measurable.prepared.asked.values.watched.is_empty();
         let mut collector = Collector::with_log(log);
         measurable.codes().iter().for_each(|code| collector.add_module(code));
         let Measurable { prepared, arena, stamps } = measurable;
@@ -188,6 +189,7 @@ impl<'a> MeasuredRun<'a> {
             rows.finish(&callers)
         });
         let mut values = Values { n_lost: taken.n_lost, ..collector.finish() };
+        values.targets = targets::named(&prepared, &loaded, &process, &values);
         values.stamps.iter_mut().for_each(|stamps| stamps.per_second = rate);
         lines_of_loops(&mut values, &modules);
         prepared.store.trim();

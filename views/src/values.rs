@@ -1,10 +1,12 @@
 //! What `engraft values` says, and `show` of its recordings: values of calls and at places.
 
 mod advice;
+mod instructions;
 mod loops;
 pub mod reuse;
 
 pub use advice::AdviceView;
+pub use instructions::{InstructionView, TargetView};
 pub use loops::{BinView, LoopView, StampsView, SummaryView, TripsView};
 
 use crate::table::cells::{grouped as with_separators, many, ratio, share};
@@ -26,6 +28,8 @@ pub struct ValuesView {
     pub not_called: u64,
     /// Other places.
     pub places: Vec<PlaceView>,
+    /// Instructions that were recorded for what they are.
+    pub instructions: Vec<InstructionView>,
     /// Loops.
     pub loops: Vec<LoopView>,
     /// What a programmer could do about all that.
@@ -232,6 +236,12 @@ impl View for ValuesView {
             writeln!(w, "{}: {}", place.place, several(place.executions, "time"))?;
             addresses(w, &place.addresses)?;
             place.values.iter().try_for_each(|column| print(w, column))?;
+        }
+        if !self.instructions.is_empty() {
+            if !std::mem::take(&mut is_first) {
+                writeln!(w)?;
+            }
+            instructions::text(&self.instructions, w)?;
         }
         for one in &self.loops {
             if !std::mem::take(&mut is_first) {

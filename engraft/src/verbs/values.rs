@@ -13,6 +13,7 @@ use measure::prototypes::{PrototypeError, Prototypes};
 use measure::values::{Asked, AskedCall, AskedPlace, Code, Logged, Rows, Stamping};
 use profile::Profile;
 use profile::recording::{Module, Recording, Run};
+use profile::values::advice::COPIES;
 use profile::values::log::{Chosen, Log, LogWriter};
 use profile::values::{SECTION, Values};
 use session::{
@@ -61,6 +62,12 @@ pub struct Args {
     /// N (else 10) loops with most instructions of their own in a recording of `engraft count`
     #[arg(long = "loop", value_name = "LOOP")]
     loops: Vec<String>,
+    /// Record what instructions do because of what they are, in functions with this name, `*` standing for
+    /// anything [default: all of the executable]: what integers are divided by, where indirect calls and
+    /// jumps lead, how much string instructions and memcpy and its like take, which accesses of memory are
+    /// not aligned
+    #[arg(long, value_name = "FUNCTION", num_args = 0..=1, require_equals = true, default_missing_value = "*")]
+    auto: Vec<String>,
     /// Which recording says what is hot [default: the newest one here of this build]
     #[arg(long, value_name = "REC")]
     from: Option<PathBuf>,
@@ -166,14 +173,19 @@ fn asked(args: &Args, target: &Target) -> anyhow::Result<Asked> {
     };
     let log = args.full.then_some(Logged { has_times: !args.no_times });
     let is_without_results = args.no_results;
-    Ok(Asked { calls: asked.concat(), places, log, loops, stamping, is_without_results })
+    let mut calls = asked.concat();
+    if !args.auto.is_empty() {
+        calls.extend(COPIES.map(AskedCall::implied));
+    }
+    let watched = args.auto.clone();
+    Ok(Asked { calls, places, watched, log, loops, stamping, is_without_results })
 }
 
 /// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let target = count::find(&args.command)?;
     let asked = asked(args, &target)?;
-    if asked.calls.is_empty() && asked.places.is_empty() && asked.loops.is_empty() {
+    if asked.calls.is_empty() && asked.places.is_empty() && asked.loops.is_empty() && args.auto.is_empty() {
         let hint =
             "say of what: `--calls 'double exp(double x);'`, `--at main edi`, `--loop main`, `--loop hot`";
         return Err(Hinted::new("no value is asked for", hint).into());
@@ -294,14 +306,15 @@ fn say_unseen(asked: &Asked, codes: &[Code], values: &Values) {
         );
     }
     let is_known = |name: &str| codes.iter().any(|code| code.records.iter().any(|r| r.name == name));
-    for (n, call) in (0..).zip(&asked.calls) {
+    for (n, call) in (0..).zip(&asked.calls).filter(|(_, call)| !call.is_implied) {
         let is_there =
             codes.iter().flat_map(|code| &code.records).any(|r| r.what.is_of_call() && r.asked == n);
         let n_calls: u64 = values.calls.iter().filter(|row| row.asked == n).map(|row| row.n_calls).sum();
         let hint = "`engraft show BINARY functions` lists those of a file; --modules says where they are looked for\nfunctions of C++ and Rust have their path before the name: `*::NAME`";
-        if !is_there {
+        let is_said = all.iter().any(|unseen| unseen.function == call.name);
+        if !is_there && !is_said {
             output::warn(&format!("no function that is called {} was loaded", call.name), Some(hint));
-        } else if n_calls == 0 {
+        } else if n_calls == 0 && is_there {
             output::warn(&format!("{} was not called", call.name), None);
         }
     }

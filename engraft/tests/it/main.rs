@@ -56,6 +56,7 @@ mod totals;
 mod trace;
 mod values;
 mod versions;
+mod watched;
 mod whole;
 
 /// Returns from the test, counted as skipped, unless the tools named are installed.

@@ -28,6 +28,8 @@ pub struct Asked {
     pub calls: Vec<AskedCall>,
     /// Places.
     pub places: Vec<AskedPlace>,
+    /// Functions whose instructions are recorded for what they are, `*` standing for anything.
+    pub watched: Vec<String>,
     /// Whether there is a log with a row for each, and what is in it.
     pub log: Option<Logged>,
     /// Loops: each as the text that names it.
@@ -64,6 +66,8 @@ pub struct AskedCall {
     pub name: String,
     /// What they take and return; if nothing is said, what is known of each function.
     pub passed: Option<Passed>,
+    /// Whether something else implies it: then it need not be there.
+    pub is_implied: bool,
 }
 
 /// Where a function's arguments and result are.
@@ -155,7 +159,9 @@ impl Asked {
             place.split_once(':').map_or(place, |parts| parts.0)
         });
         let ends = ENDS.iter().chain(&ENDS_THREAD).copied().filter(|_| self.looks_for_ends());
-        self.calls.iter().map(|call| call.name.as_str()).chain(places).chain(loops).chain(ends)
+        // `*` alone means the executable.
+        let watched = self.watched.iter().map(String::as_str).filter(|name| *name != "*");
+        self.calls.iter().map(|call| call.name.as_str()).chain(places).chain(watched).chain(loops).chain(ends)
     }
 
     /// The modules whose names stand in front of places and loops.

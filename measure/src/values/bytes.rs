@@ -1,5 +1,6 @@
 //! Where the bytes of values are in records, and these as values.
 
+use super::auto::InLine;
 use super::plan::ColumnCode;
 use profile::values::log::words;
 use profile::values::{MOST_BYTES, len_bytes};
@@ -9,6 +10,8 @@ use profile::values::{MOST_BYTES, len_bytes};
 pub(super) struct Bytes {
     /// Where it is, if it is in one part of 8 bytes at most, that many of which count.
     word: Option<(usize, u8)>,
+    /// If it is where an address is in its line, what that is made up of.
+    line: Option<InLine>,
     len: usize,
     /// Where each part is in the record, in the value, and its length.
     parts: Vec<(usize, usize, usize)>,
@@ -25,12 +28,16 @@ impl Bytes {
             [(from, 0, n)] if n == len && n <= 8 => u8::try_from(n).ok().map(|n| (from, n)),
             _ => None,
         };
-        Bytes { word, len, parts }
+        Bytes { word, line: code.line, len, parts }
     }
 
     /// The value in `record` and its length, if it is in one part of 8 bytes at most.
     #[inline]
     pub(super) fn word(&self, record: &[u8]) -> Option<(u64, u8)> {
+        if let Some(line) = self.line {
+            let part = |n: usize| number_at(record, self.parts.get(n).map(|part| part.0));
+            return Some((line.of([part(0), part(1)]), 1));
+        }
         let (from, len) = self.word?;
         Some((word(record.get(from..)?, len), len))
     }
@@ -84,6 +91,7 @@ mod tests {
             type_name: "pair".to_owned(),
             kind: Type::Integer { bytes: 16, is_signed: false },
             parts: vec![(4, 8, 8), (12, 0, 4)],
+            line: None,
         };
         let record: Vec<u8> = (0..20).collect();
         let mut room = [0xff; MOST_BYTES];

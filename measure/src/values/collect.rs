@@ -7,7 +7,9 @@ use super::plan::{Code, ColumnCode, Recorded, What};
 use super::rows::{Entered, Rows};
 use probe::arch::shared::event_word;
 use profile::values::log::Ended;
-use profile::values::{Address, Calls, Column, Distribution, Loop, MOST_BYTES, Place, Stamps, Values};
+use profile::values::{
+    Address, Calls, Column, Distribution, Loop, MOST_BYTES, Place, Stamps, Values, Watched,
+};
 use std::collections::HashMap;
 use trace::recording::event::Head;
 
@@ -20,8 +22,8 @@ pub struct Collector {
     /// By what was asked for, and the function's name: numbers of rows.
     rows_by_name: HashMap<(u32, String), Vec<usize>>,
     places: Vec<Place>,
-    /// By place: its number.
-    places_by_name: HashMap<String, usize>,
+    /// By place, and of instructions that are watched by where they are, too: its number.
+    places_by_name: HashMap<(String, Option<(Watched, Address)>), usize>,
     loops: Instances,
     threads: Vec<Thread>,
     n_unread_bytes: u64,
@@ -146,9 +148,11 @@ impl Collector {
     }
 
     fn place(&mut self, recorded: &Recorded, address: Address) -> u32 {
-        let n = *self.places_by_name.entry(recorded.name.clone()).or_insert_with(|| {
+        let own = recorded.watched.map(|watched| (watched, address.clone()));
+        let n = *self.places_by_name.entry((recorded.name.clone(), own)).or_insert_with(|| {
             let (place, columns) = (recorded.name.clone(), columns(&recorded.columns));
-            self.places.push(Place { place, addresses: Vec::new(), n: 0, columns });
+            let watched = recorded.watched;
+            self.places.push(Place { place, watched, addresses: Vec::new(), n: 0, columns });
             self.places.len() - 1
         });
         self.places.get_mut(n).into_iter().for_each(|place| place.addresses.push(address.clone()));
@@ -237,7 +241,7 @@ impl Collector {
             let place = self.places.get_mut(site.of as usize)?;
             place.n += 1;
             add(&mut place.columns, &site.columns, record);
-            if let Some(log) = &mut self.log {
+            if let (Some(log), None) = (&mut self.log, place.watched) {
                 log.came_by(area, (site.of, place), &site.columns, record);
             }
             return Some(site.len);
@@ -347,6 +351,7 @@ impl Collector {
             places: self.places,
             stamps: self.has_stamps.then_some(self.loops.stamps),
             loops: self.loops.loops,
+            targets: Vec::new(),
             n_unread_bytes: self.n_unread_bytes,
             n_lost: 0,
         }
@@ -373,6 +378,7 @@ mod tests {
             type_name,
             kind: Type::Integer { bytes: 4, is_signed: true },
             parts: vec![(8, 0, 4)],
+            line: None,
         }
     }
 

@@ -16,9 +16,11 @@
 //! loop.
 
 use super::asked::{Asked, AskedCall, AskedPlace, ENDS, ENDS_THREAD, Logged, Passed, Stamping, Wanted};
+use super::auto::{self, InLine};
 use super::known::{Known, bare};
 use probe::arch::shared::event_word;
 use probe::{Action, Field, Module, NotMoved, Plan, Point, Probe, Record, RewriteError, Room, record_len};
+use profile::values::Watched;
 use program::arch::Reg;
 use program::signature::Type;
 use program::{BlockId, CallKind, FuncId, LoopId, Loops, Program, Va};
@@ -108,6 +110,8 @@ pub struct Recorded {
     pub stamp: Option<u32>,
     /// Whether the function is known to depend on its arguments alone, and to change nothing.
     pub is_pure: bool,
+    /// Of a place that is recorded for what the instruction there is: what that is.
+    pub watched: Option<Watched>,
     /// Its values.
     pub columns: Vec<ColumnCode>,
 }
@@ -147,6 +151,8 @@ pub struct ColumnCode {
     pub kind: Type,
     /// Its parts: where they are in the record, in the value, and their length.
     pub parts: Vec<(u32, u16, u8)>,
+    /// If it is where an address is in its line of the cache, what that is made up of.
+    pub line: Option<InLine>,
 }
 
 impl What {
@@ -169,6 +175,8 @@ pub struct Found<'a> {
     pub functions: &'a dyn Fn(&str) -> BTreeSet<FuncId>,
     /// The addresses that a place's text stands for.
     pub places: &'a dyn Fn(&str) -> Vec<Va>,
+    /// The functions of which instructions are recorded for what they are.
+    pub watched: &'a dyn Fn(&str) -> BTreeSet<FuncId>,
     /// The loops that a text stands for, by their first headers.
     pub loops: &'a dyn Fn(&str) -> BTreeSet<BlockId>,
 }
@@ -182,8 +190,20 @@ pub fn plan(program: &Program, key: u32, turn: u32, asked: &Asked, found: &Found
     let (known, is_without_results, log) = (Known::new(program), asked.is_without_results, asked.log);
     let (probes, of) = (Vec::new(), Vec::new());
     let mut making = Making { program, known, is_without_results, not_moved, code, probes, of, log };
-    for (n, call) in (0..).zip(&asked.calls) {
-        functions(&call.name).into_iter().for_each(|func| making.function(n, call, func));
+    // A function is recorded once: for who names it, else for a glob, else for what implies it.
+    let mut calls: Vec<(u32, &AskedCall)> = (0..).zip(&asked.calls).collect();
+    calls.sort_by_key(|(_, call)| (call.is_implied, call.name.contains('*')));
+    let mut recorded = BTreeMap::new();
+    for (n, call) in calls {
+        for func in functions(&call.name) {
+            match recorded.get(&func) {
+                None => {
+                    let _first = recorded.insert(func, &call.name);
+                    making.function(n, call, func);
+                }
+                Some(first) => making.is_another(call, first, func),
+            }
+        }
     }
     if asked.looks_for_ends() {
         for (what, names) in [(What::Ends, &ENDS[..]), (What::EndsThread, &ENDS_THREAD)] {
@@ -193,6 +213,8 @@ pub fn plan(program: &Program, key: u32, turn: u32, asked: &Asked, found: &Found
     for (n, place) in (0..).zip(&asked.places) {
         (found.places)(&place.place).into_iter().for_each(|at| making.place(n, place, at));
     }
+    let watched: BTreeSet<FuncId> = asked.watched.iter().flat_map(|name| (found.watched)(name)).collect();
+    watched.into_iter().for_each(|func| making.instructions(func));
     making.loops(asked, found.loops);
     making.without_what_fails();
     let Making { code, probes, .. } = making;
@@ -229,8 +251,9 @@ impl Making<'_> {
             return;
         }
         let (at, symbol) = (function.entry.0, function.name());
-        let is_of_glob = call.name.contains('*');
-        let name = if is_of_glob { shown(&self.known.names(func), &symbol) } else { call.name.clone() };
+        let has_star = call.name.contains('*');
+        let is_of_glob = has_star || call.is_implied;
+        let name = if has_star { shown(&self.known.names(func), &symbol) } else { call.name.clone() };
         let why = match self.not_moved.get(func.index()) {
             Some(None) => None,
             Some(Some(why)) => Some(why.to_string()),
@@ -277,6 +300,19 @@ impl Making<'_> {
         self.record(point, recorded(What::ComesBack), result.as_slice(), Some(passes));
     }
 
+    /// The calls of `func` are recorded as those of `first`: if somebody named it, it is said.
+    fn is_another(&mut self, call: &AskedCall, first: &str, func: FuncId) {
+        if call.name.contains('*') || call.is_implied || call.name == *first {
+            return;
+        }
+        let why = format!("it is the same code as {first}, whose calls are recorded");
+        let (function, at) = (call.name.clone(), self.program.function(func).entry.0);
+        // Of a name that means several, once.
+        if !self.code.unseen.iter().any(|one| (&one.function, &one.why) == (&function, &why)) {
+            self.code.unseen.push(Unseen { function, at, why, is_result_only: false });
+        }
+    }
+
     /// The process, or the thread, ends where `func` is entered.
     fn end(&mut self, what: What, func: FuncId) {
         if self.not_moved.get(func.index()) != Some(&None) || self.program.function(func).import.is_some() {
@@ -298,6 +334,30 @@ impl Making<'_> {
             ..Recorded::default()
         };
         self.record(Point::Before(at), recorded, &place.values, None);
+    }
+
+    /// What instructions of `func` do, because of what they are.
+    fn instructions(&mut self, func: FuncId) {
+        let function = self.program.function(func);
+        if self.not_moved.get(func.index()) != Some(&None) || function.import.is_some() {
+            return;
+        }
+        let (name, entry) = (shown(&self.known.names(func), &function.name()), function.entry);
+        let program = self.program;
+        for insn in function.block_ids().flat_map(|block| program.insns(block)) {
+            for found in auto::of(&insn) {
+                let at = insn.at();
+                let name = match at.0.checked_sub(entry.0) {
+                    Some(distance) => format!("{name}+{distance:#x}"),
+                    None => format!("{name}-{:#x}", entry.0 - at.0),
+                };
+                let watched = Some(found.watched);
+                let recorded = Recorded { what: What::Place, name, at: at.0, watched, ..Recorded::default() };
+                self.record(Point::Before(at), recorded, std::slice::from_ref(&found.value), None);
+                let columns = self.code.records.last_mut().into_iter().flat_map(|last| &mut last.columns);
+                columns.for_each(|column| column.line = found.line);
+            }
+        }
     }
 
     /// The loops that are `asked` for. On an edge that leaves some and enters others, inner ones are left
@@ -422,6 +482,7 @@ impl Making<'_> {
                 type_name: value.type_name.clone(),
                 kind: value.kind.clone(),
                 parts: value.pieces.iter().map(|p| (place(p.field), p.at, p.len)).collect(),
+                line: None,
             })
             .collect();
         recorded.len = record_len(&fields);

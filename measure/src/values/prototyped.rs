@@ -14,12 +14,18 @@ const STACK_POINTER: Reg = Reg::general(4);
 impl AskedCall {
     /// The calls of the function that `signature` declares.
     pub fn of(signature: &Signature) -> AskedCall {
-        AskedCall { name: signature.name.clone(), passed: Some(Passed::of(signature)) }
+        let passed = Some(Passed::of(signature));
+        AskedCall { name: signature.name.clone(), passed, is_implied: false }
     }
 
     /// The calls of the functions called `name`, with what is known of each.
     pub fn named(name: &str) -> AskedCall {
-        AskedCall { name: name.to_owned(), passed: None }
+        AskedCall { name: name.to_owned(), passed: None, is_implied: false }
+    }
+
+    /// The same, if they are there.
+    pub fn implied(name: &str) -> AskedCall {
+        AskedCall { is_implied: true, ..AskedCall::named(name) }
     }
 }
 

@@ -8,7 +8,7 @@
 //! Source: VPROF, sections 2.1 and 2.2 (unrolling, specialisation, memoisation).
 
 use super::log::{Block, Ended, Log, Part, Table};
-use super::{Address, Calls, Column, Loop, Place, Stamps, Statistics, Values, len_bytes};
+use super::{Address, Calls, Column, Loop, Place, Stamps, Statistics, Values, Watched, len_bytes};
 use crate::vocabulary::ReadError;
 use program::signature::{Float, Type, text};
 use std::collections::HashMap;
@@ -37,9 +37,7 @@ const OUTLIER: f64 = 16.0;
 /// Of functions that are called from more places, no place has an advice of its own.
 const MOST_SITES: usize = 4096;
 /// Functions that copy or fill memory, whose last argument is how much.
-const COPIES: [&str; 5] = ["memcpy", "memmove", "mempcpy", "memset", "bcopy"];
-/// What a value that is divided by is called at the places that `--auto` records.
-pub const DIVISOR: &str = "divisor";
+pub const COPIES: [&str; 5] = ["memcpy", "memmove", "mempcpy", "memset", "bcopy"];
 
 /// What to do.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -199,7 +197,8 @@ fn copies(calls: &Calls) -> Option<Advice> {
 }
 
 fn divisor(place: &Place) -> Option<Advice> {
-    let column = place.columns.iter().find(|column| column.name == DIVISOR && place.n >= LEAST)?;
+    let is_one = place.watched == Some(Watched::Divisor) && place.n >= LEAST;
+    let column = place.columns.first().filter(|_| is_one)?;
     let values = column.values.counted();
     let is_power = |bytes: &[u8]| number(bytes).is_power_of_two();
     let because = match always(column) {

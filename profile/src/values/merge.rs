@@ -22,8 +22,8 @@ impl Values {
         for (n, ours) in self.calls.iter().enumerate() {
             calls.entry((ours.asked, ours.function.clone())).or_default().push(n);
         }
-        let places = self.places.iter().enumerate().map(|(n, ours)| (ours.place.clone(), n));
-        let places: HashMap<String, usize> = places.collect();
+        let places: HashMap<_, usize> =
+            self.places.iter().enumerate().map(|(n, ours)| (ours.key(), n)).collect();
         let loops = (0..).zip(&self.loops).map(|(n, ours)| ((ours.module.clone(), ours.header), n));
         let loops: HashMap<(String, u64), usize> = loops.collect();
         let calls_of = |theirs: &Calls| {
@@ -37,7 +37,7 @@ impl Values {
             }
         }
         for theirs in &other.places {
-            let ours = places.get(&theirs.place).and_then(|n| self.places.get(*n));
+            let ours = places.get(&theirs.key()).and_then(|n| self.places.get(*n));
             if ours.is_some_and(|ours| !are_alike(&ours.columns, &theirs.columns)) {
                 return Err(unlike(&theirs.place));
             }
@@ -51,7 +51,7 @@ impl Values {
             }
         }
         for theirs in other.places {
-            match places.get(&theirs.place).and_then(|n| self.places.get_mut(*n)) {
+            match places.get(&theirs.key()).and_then(|n| self.places.get_mut(*n)) {
                 Some(ours) => {
                     ours.n += theirs.n;
                     add_addresses(&mut ours.addresses, theirs.addresses);
@@ -60,6 +60,7 @@ impl Values {
                 None => self.places.push(theirs),
             }
         }
+        self.targets.extend(other.targets);
         for theirs in other.loops {
             let known = loops.get(&(theirs.module.clone(), theirs.header));
             match known.and_then(|n: &usize| self.loops.get_mut(*n)) {

@@ -6,14 +6,15 @@ use profile::values::advice::{self, Advice};
 use profile::values::log::{Log, Part};
 use profile::values::{
     Address, Buckets, Calls, Column, Counted, Loop, Number, PARTS_OF_TICK, Place, Stamps, Statistics,
-    Summary, Values,
+    Summary, Values, Watched,
 };
 use program::signature::text;
 use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::time::Duration;
 use views::values::{
-    AddressView, AdviceView, BinView, CallsView, ColumnView, LoopView, NumberView, PlaceView, StampsView,
-    StatisticsView, SummaryView, TripsView, ValueView, ValuesView,
+    AddressView, AdviceView, BinView, CallsView, ColumnView, InstructionView, LoopView, NumberView,
+    PlaceView, StampsView, StatisticsView, SummaryView, TargetView, TripsView, ValueView, ValuesView,
 };
 
 /// How many values of a column are said for programs.
@@ -29,11 +30,13 @@ pub fn view(values: &Values, log: Option<&Log>, took: Duration) -> Result<Values
     // What a glob means is listed if it was called.
     let is_listed = |one: &&Calls| one.n_calls > 0 || !one.is_of_glob;
     let calls = values.calls.iter().filter(is_listed).map(|of| calls(of, log));
+    let asked = values.places.iter().filter(|place| place.watched.is_none());
     Ok(ValuesView {
         schema: ValuesView::SCHEMA,
         calls: calls.collect::<Result<_, _>>()?,
         not_called: values.calls.iter().filter(|one| !is_listed(one)).count() as u64,
-        places: values.places.iter().map(|of| place(of, log)).collect::<Result<_, _>>()?,
+        places: asked.map(|of| place(of, log)).collect::<Result<_, _>>()?,
+        instructions: instructions(values),
         loops: loops(values),
         advice: advice::advice(values, log, took.as_secs_f64())?.into_iter().map(advised).collect(),
         stamps: values.stamps.as_ref().map(stamps),
@@ -89,6 +92,60 @@ fn advised(one: Advice) -> AdviceView {
         executions: one.executions,
         because: one.because,
     }
+}
+
+/// Those that were recorded for what they are, and ran.
+fn instructions(values: &Values) -> Vec<InstructionView> {
+    let targets: HashMap<u64, &Address> = values.targets.iter().map(|(at, address)| (*at, address)).collect();
+    let view = |place: &Place| {
+        let (watched, column) = (place.watched.filter(|_| place.n > 0)?, place.columns.first()?);
+        let counted = column.values.counted();
+        let (element, width) = match watched {
+            Watched::Size { element } => (Some(element), None),
+            Watched::Access { width } => (None, Some(width)),
+            _ => (None, None),
+        };
+        let sum = |is_it: &dyn Fn(u64) -> bool| {
+            let at = |one: &&Counted| is_it(one.bytes.first().copied().unwrap_or_default().into());
+            counted.iter().filter(at).map(|one| one.count).sum()
+        };
+        let mut top: Vec<TargetView> = Vec::new();
+        for one in counted.iter().filter(|_| width.is_none()) {
+            let name = match watched {
+                Watched::Target => {
+                    one.bytes.first_chunk().and_then(|at| targets.get(&u64::from_le_bytes(*at)))
+                }
+                _ => None,
+            };
+            let value = name.and_then(|address| address.name.clone());
+            let value = value.unwrap_or_else(|| text::text(&column.kind, &one.bytes));
+            // Of several runs, a target may have several addresses.
+            match top.iter_mut().find(|known| known.value == value) {
+                Some(known) => known.count += one.count,
+                None => top.push(TargetView { value, at: name.map(|at| address(at)), count: one.count }),
+            }
+        }
+        top.sort_by_key(|one| Reverse(one.count));
+        let distinct = if width.is_some() { column.values.n_distinct() } else { top.len() as u64 };
+        top.truncate(MOST);
+        let address = place.addresses.first().map(address)?;
+        Some(InstructionView {
+            kind: watched.name(),
+            place: place.place.clone(),
+            module: address.module,
+            address: address.address,
+            executions: place.n,
+            distinct,
+            top,
+            element,
+            width,
+            misaligned: width.map(|width| sum(&|at| at % u64::from(width) != 0)),
+            split: width.map(|width| sum(&|at| at + u64::from(width) > 64)),
+        })
+    };
+    let mut all: Vec<InstructionView> = values.places.iter().filter_map(view).collect();
+    all.sort_by_key(|one| Reverse(one.executions));
+    all
 }
 
 /// Those that ran; if none did, all. What took most ticks comes first.

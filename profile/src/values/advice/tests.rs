@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::recording::Recording;
-use crate::values::Distribution;
 use crate::values::log::{Chosen, Field, LogWriter, Row};
+use crate::values::{Distribution, Watched};
 
 const TICKS_PER_S: f64 = 1e9;
 const DOUBLE: Type = Type::Float(Float::Double);
@@ -187,10 +187,11 @@ fn divisors_that_are_known_are_named() {
     let places = |divisors: &dyn Fn(u64) -> u64| {
         let place = Place {
             place: "f+0x3".to_owned(),
+            watched: Some(Watched::Divisor),
             addresses: Vec::new(),
             n: 20_000,
             columns: vec![column(
-                DIVISOR,
+                "divisor",
                 Type::Integer { bytes: 8, is_signed: false },
                 (0..20_000).map(divisors),
             )],

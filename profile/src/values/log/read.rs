@@ -185,7 +185,13 @@ impl Log {
             let (name, addresses) = (table.name.clone(), table.addresses.clone());
             let n_calls = n_results + n_left + n_open;
             if table.is_place {
-                all.places.push(Place { place: name, addresses, n: n_calls, columns: arguments });
+                all.places.push(Place {
+                    place: name,
+                    watched: None,
+                    addresses,
+                    n: n_calls,
+                    columns: arguments,
+                });
             } else {
                 let (asked, is_of_glob) = (table.asked, table.is_of_glob);
                 let counts =

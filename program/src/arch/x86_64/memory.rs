@@ -89,6 +89,26 @@ impl Insn {
         )
     }
 
+    /// Of a string instruction that is repeated as often as a register says, and does not stop before: that
+    /// register, and how many bytes one time takes.
+    pub fn repeats(&self) -> Option<(Reg, u8)> {
+        let i = &self.0;
+        let element = match i.mnemonic() {
+            _ if !i.has_rep_prefix() => None,
+            Mnemonic::Movsb | Mnemonic::Stosb | Mnemonic::Lodsb => Some(1),
+            Mnemonic::Movsw | Mnemonic::Stosw | Mnemonic::Lodsw => Some(2),
+            Mnemonic::Movsd | Mnemonic::Stosd | Mnemonic::Lodsd if i.is_string_instruction() => Some(4),
+            Mnemonic::Movsq | Mnemonic::Stosq | Mnemonic::Lodsq => Some(8),
+            _ => None,
+        };
+        element.map(|element| (Reg::general(1), element))
+    }
+
+    /// Whether it is a division of numbers with a sign.
+    pub fn divides_signed(&self) -> bool {
+        self.0.mnemonic() == Mnemonic::Idiv
+    }
+
     /// What an integer division divides by.
     pub fn divisor(&self) -> Option<Operand> {
         let is_division = matches!(self.0.mnemonic(), Mnemonic::Div | Mnemonic::Idiv);

@@ -55,6 +55,19 @@ pub enum Field {
         /// 4 or 8.
         len: u8,
     },
+    /// The same where a register, and another one times a factor, lead.
+    Indexed {
+        /// The register.
+        base: Option<Reg>,
+        /// The other one.
+        index: Reg,
+        /// 1, 2, 4 or 8.
+        factor: u8,
+        /// How far from there.
+        at: i32,
+        /// 4 or 8.
+        len: u8,
+    },
     /// A word of the thread's own memory, by its number among all: 8 bytes.
     Word(u32),
     /// 8 bytes of ones.
@@ -71,20 +84,23 @@ impl Field {
     /// Its length in bytes, padding included.
     pub fn len_bytes(self) -> u32 {
         match self {
-            Field::General { len, .. } | Field::Memory { len, .. } | Field::Vector { len, .. } => {
-                u32::from(len)
-            }
+            Field::General { len, .. }
+            | Field::Memory { len, .. }
+            | Field::Indexed { len, .. }
+            | Field::Vector { len, .. } => u32::from(len),
             Field::X87(_) => 12,
             Field::Word(_) | Field::Ones | Field::Begin | Field::BeginFenced | Field::End => 8,
         }
     }
 
-    /// The general register that it is read by.
-    fn reads(self) -> Option<Reg> {
-        match self {
-            Field::General { reg, .. } | Field::Memory { base: reg, .. } => Some(reg),
-            _ => None,
-        }
+    /// The general registers that it is read by.
+    fn reads(self) -> impl Iterator<Item = Reg> {
+        let both = match self {
+            Field::General { reg, .. } | Field::Memory { base: reg, .. } => [Some(reg), None],
+            Field::Indexed { base, index, .. } => [base, Some(index)],
+            _ => [None, None],
+        };
+        both.into_iter().flatten()
     }
 }
 
@@ -189,7 +205,7 @@ struct Taken {
 impl Taken {
     /// The dead ones first; never what a field is read by, but for those that stamps need.
     fn choose(fields: &[Field], live: RegSet) -> Result<Taken, NoValue> {
-        let reads = fields.iter().filter_map(|f| f.reads()).fold(RegSet::EMPTY, |mut all, reg| {
+        let reads = fields.iter().flat_map(|f| f.reads()).fold(RegSet::EMPTY, |mut all, reg| {
             all.insert(reg);
             all
         });
@@ -209,7 +225,7 @@ impl Taken {
         };
         let t = take()?;
         let through = |field: &Field| match field {
-            Field::Memory { .. } | Field::Word(_) => true,
+            Field::Memory { .. } | Field::Indexed { .. } | Field::Word(_) => true,
             Field::General { reg, .. } => *reg == RSP || spoiled.contains(*reg),
             _ => false,
         };
@@ -243,7 +259,6 @@ impl Put<'_> {
                 self.store(from, len)
             }
             Field::Memory { base, at, len } => {
-                let u = self.u()?;
                 let from = if base == RSP {
                     MemoryOperand::with_base_displ(Register::RSP, i64::from(at) + self.lower())
                 } else if self.slot(base).is_some() {
@@ -251,13 +266,27 @@ impl Put<'_> {
                 } else {
                     MemoryOperand::with_base_displ(wide(base), i64::from(at))
                 };
-                let (code, to) = match len {
-                    4 => (Code::Mov_r32_rm32, narrow(u)),
-                    8 => (Code::Mov_r64_rm64, wide(u)),
-                    _ => return Err(NoValue::Unwritable),
+                self.copy(from, len)
+            }
+            Field::Indexed { base, index, factor, at, len } => {
+                let u = self.u()?;
+                self.through(index)?;
+                let scaled = MemoryOperand::with_index_scale_displ_size(wide(u), factor.into(), at.into(), 4);
+                self.w.put(Instruction::with2(Code::Lea_r64_m, wide(u), scaled)?, None)?;
+                let plus =
+                    |base, disp| MemoryOperand::with_base_index_scale_displ_size(base, wide(u), 1, disp, 1);
+                let (code, from) = match base.map(|base| (base, self.slot(base))) {
+                    None => (None, plus(Register::None, 0)),
+                    Some((RSP, _)) => (Some(Code::Lea_r64_m), plus(Register::RSP, self.lower())),
+                    Some((_, Some(slot))) => {
+                        (Some(Code::Add_r64_rm64), MemoryOperand::with_base_displ(Register::RSP, slot))
+                    }
+                    Some((base, None)) => (Some(Code::Lea_r64_m), plus(wide(base), 0)),
                 };
-                self.w.put(Instruction::with2(code, to, from)?, None)?;
-                self.store(u, len)
+                if let Some(code) = code {
+                    self.w.put(Instruction::with2(code, wide(u), from)?, None)?;
+                }
+                self.copy(MemoryOperand::with_base(wide(u)), len)
             }
             Field::Word(n) => {
                 let u = self.u()?;
@@ -276,6 +305,18 @@ impl Put<'_> {
             Field::End => self.stamp(),
             Field::Begin | Field::BeginFenced => Ok(()),
         }
+    }
+
+    /// Stores so many bytes that are in memory.
+    fn copy(&mut self, from: MemoryOperand, len: u8) -> Result<(), NoValue> {
+        let u = self.u()?;
+        let (code, to) = match len {
+            4 => (Code::Mov_r32_rm32, narrow(u)),
+            8 => (Code::Mov_r64_rm64, wide(u)),
+            _ => return Err(NoValue::Unwritable),
+        };
+        self.w.put(Instruction::with2(code, to, from)?, None)?;
+        self.store(u, len)
     }
 
     fn vector(&mut self, number: u8, len: u8, is_vex: bool) -> Result<(), NoValue> {

@@ -370,12 +370,26 @@ fn fields() -> impl Strategy<Value = Field> {
         (0..2u8).prop_map(Field::X87),
         (base, -32..32i32, len()).prop_map(|(base, at, len)| Field::Memory { base, at: 8 * at, len }),
         len().prop_map(|len| Field::Memory { base: RSP, at: 8, len }),
+        indexed(),
         (2..512u32).prop_map(Field::Word),
         Just(Field::Begin),
         Just(Field::BeginFenced),
         Just(Field::Ones),
         Just(Field::End),
     ]
+}
+
+/// Memory that rbp, r13 or rdx, and rcx or r9 lead to in the test; or r13 alone, as an index.
+fn indexed() -> impl Strategy<Value = Field> {
+    let base = prop_oneof![Just(5), Just(13), Just(2)].prop_map(|n| Some(Reg::general(n)));
+    let index = prop_oneof![Just(1), Just(9)].prop_map(Reg::general);
+    let both = (base, index, prop_oneof![Just(1u8), Just(2), Just(4), Just(8)]);
+    let both = prop_oneof![both, Just((None, Reg::general(13), 1)), Just((Some(RSP), Reg::general(9), 1))];
+    (both, -16..16i32, prop_oneof![Just(4), Just(8)]).prop_map(|((base, index, factor), at, len)| {
+        // The caller's memory, 8 bytes from there: r9 takes it away again.
+        let at = if base == Some(RSP) { 8 } else { 8 * at };
+        Field::Indexed { base, index, factor, at, len }
+    })
 }
 
 /// Code that loads vector register n with the 32 bytes at `from` + 32 · (n mod 4), and the x87 stack's n with
@@ -582,7 +596,14 @@ proptest! {
         ground.set_word(1, first + 0x100);
         let limit = if has_more { second + 0x300 } else { 0 };
         ground.note(&[ground.at + WORDS + GS, second, limit, u64::from(has_more), 0]);
-        let before = Registers { rbp: held + 0x200, r13: held + 0x100, ..any_registers(any, flags) };
+        let before = Registers {
+            rbp: held + 0x200,
+            r13: held + 0x100,
+            rdx: held + 0x180,
+            rcx: any[1] % 8,
+            r9: 0,
+            ..any_registers(any, flags)
+        };
         put_in_front(&mut made, &loading(held));
         let start = time();
         let ran = ground.run(&made, live, before);
@@ -612,6 +633,12 @@ proptest! {
                 Field::Memory { base, at, len } => {
                     let base = general(&before)[usize::from(base.number())];
                     of(base.wrapping_add_signed(at.into()), len)
+                }
+                Field::Indexed { base: Some(RSP), len, .. } => low(before.scratch[0], len),
+                Field::Indexed { base, index, factor, at, len } => {
+                    let register = |reg: Reg| general(&before)[usize::from(reg.number())];
+                    let index = register(index) * u64::from(factor);
+                    of((base.map_or(0, register) + index).wrapping_add_signed(at.into()), len)
                 }
                 Field::Word(n) => low(u64::from(n) * u64::from(n), 8),
                 Field::Ones => vec![0xff; 8],
