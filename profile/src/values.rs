@@ -63,6 +63,8 @@ pub struct Calls {
     pub is_without_ends: bool,
     /// Whether what it returns is known to depend on its arguments alone, and it to change nothing.
     pub is_pure: bool,
+    /// Whether it is known to call itself, if through others.
+    pub is_recursive: bool,
     /// Where it is.
     pub addresses: Vec<Address>,
     /// How often it was called.
@@ -210,6 +212,7 @@ mod tests {
             is_of_glob: false,
             is_without_ends: false,
             is_pure: true,
+            is_recursive: false,
             addresses: vec![address],
             n_calls: 1000,
             n_results: 990,

@@ -98,10 +98,13 @@ impl Collector {
         &mut self.log
     }
 
-    /// Takes this off the times of loops; those of calls are kept as they are, and it beside them.
+    /// Takes this off the times of loops, and off the own ticks of calls for calls within them; those of calls
+    /// alone are kept as they are, and it beside them.
     pub fn set_stamps(&mut self, stamps: Stamps) {
         self.loops.stamps = stamps;
         self.has_stamps = true;
+        // Records of calls and of loops are much alike.
+        self.log.iter_mut().for_each(|log| log.set_cost(stamps.cost.saturating_sub(stamps.offset)));
     }
 
     /// Knows what the records of a module mean from now on.
@@ -181,6 +184,7 @@ impl Collector {
                 is_of_glob,
                 is_without_ends,
                 is_pure: recorded.is_pure,
+                is_recursive: recorded.is_recursive,
                 arguments,
                 ..Calls::default()
             });
@@ -189,6 +193,7 @@ impl Collector {
         if let Some(row) = self.rows.get_mut(n) {
             row.addresses.push(address.clone());
             row.is_pure &= recorded.is_pure;
+            row.is_recursive |= recorded.is_recursive;
             row.result = row.result.take().or_else(|| columns(std::slice::from_ref(result?)).pop());
         }
         self.functions.push(Function { row: u32::try_from(n).unwrap_or(u32::MAX), back: Vec::new() });

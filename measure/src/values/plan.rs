@@ -110,6 +110,8 @@ pub struct Recorded {
     pub stamp: Option<u32>,
     /// Whether the function is known to depend on its arguments alone, and to change nothing.
     pub is_pure: bool,
+    /// Whether it is known to call itself, if through others.
+    pub is_recursive: bool,
     /// Of a place that is recorded for what the instruction there is: what that is.
     pub watched: Option<Watched>,
     /// Its values.
@@ -293,7 +295,8 @@ impl Making<'_> {
         }
         let has_arguments_in_memory = has_arguments_in_memory || takes_more;
         let is_pure = !arguments.is_empty() && result.is_some() && self.known.is_pure(func);
-        let enters = Recorded { is_pure, ..recorded(What::Enters) };
+        let is_recursive = self.program.is_recursive(func);
+        let enters = Recorded { is_pure, is_recursive, ..recorded(What::Enters) };
         self.record(Point::Entry(func), enters, &arguments, None);
         let passes = self.number(Recorded { len: record_len(&[FRAME]), ..recorded(What::Passes) });
         let point = Point::Return { func, has_arguments_in_memory };

@@ -22,6 +22,8 @@ pub struct Rows {
     open: Vec<Open>,
     free: Vec<u32>,
     callers: BTreeSet<u64>,
+    /// What a recorded call costs the one around it, in ticks that it is not said to take.
+    cost_within: u64,
     last_caller: u64,
     result: Vec<u64>,
 }
@@ -67,6 +69,7 @@ impl Rows {
             open: Vec::new(),
             free: Vec::new(),
             callers: BTreeSet::new(),
+            cost_within: 0,
             last_caller: 0,
             result: Vec::new(),
         }
@@ -176,7 +179,7 @@ impl Rows {
         let begun = self.open.get(back.row as usize).map(|open| open.entered.stamp);
         let ticks = begun.filter(|_| stamp > 0).map_or(0, |begun| stamp.saturating_sub(begun));
         if let Some(within) = self.open.get_mut(back.within as usize) {
-            within.ticks_within += ticks;
+            within.ticks_within += ticks + self.cost_within;
         }
         self.write(back.row, Ended::Result, ticks, &result);
         self.result = result;
@@ -201,6 +204,11 @@ impl Rows {
         };
         self.log.row(open.table, &row);
         self.free.push(number);
+    }
+
+    /// Takes so many ticks off the own ones of a call for each recorded call within it, besides its ticks.
+    pub(super) fn set_cost(&mut self, ticks: u64) {
+        self.cost_within = ticks;
     }
 
     /// Writes rows that have waited long enough.

@@ -96,7 +96,7 @@ impl AdviceKind {
 /// If the log is damaged.
 pub fn advice(values: &Values, log: Option<&Log>, run_s: f64) -> Result<Vec<Advice>, ReadError> {
     let mut all: Vec<Advice> = values.loops.iter().filter_map(unroll).collect();
-    let noise_s = (run_s * NOISE).max(NOISE_S);
+    let noise_s = (without_us(values, run_s) * NOISE).max(NOISE_S);
     for calls in values.calls.iter().filter(|calls| calls.n_calls >= LEAST) {
         let logged = log.and_then(|log| Some((log, log.table(&calls.function, calls.asked, false)?)));
         // Of some calls, nothing is said of all.
@@ -118,6 +118,14 @@ pub fn advice(values: &Values, log: Option<&Log>, run_s: f64) -> Result<Vec<Advi
         gain(b).total_cmp(&gain(a)).then(b.executions.cmp(&a.executions)).then(a.function.cmp(&b.function))
     });
     Ok(all)
+}
+
+/// How long a run would have taken about, if no call had been recorded.
+fn without_us(values: &Values, run_s: f64) -> f64 {
+    let n_calls = values.calls.iter().map(|calls| calls.n_calls).sum();
+    let stamps = values.stamps.as_ref().filter(|stamps| stamps.per_second > 0.0);
+    let each = stamps.map_or(0.0, |stamps| float(stamps.cost) / stamps.per_second);
+    (run_s - float(n_calls) * each).max(0.0)
 }
 
 fn unroll(of: &Loop) -> Option<Advice> {
@@ -299,7 +307,9 @@ impl Seen {
         let table = log.tables.get(n);
         let n_words: usize = table.map_or(0, |table| table.arguments.iter().map(|f| f.n_words()).sum());
         let has_times = table.is_some_and(|table: &Table| table.has_times);
-        let median = match Statistics::of_log(log, n, Part::Ticks)?.and_then(|all| all.of_finite) {
+        // What a call within another one takes is part of what that takes.
+        let taken = if calls.is_recursive { Part::OwnTicks } else { Part::Ticks };
+        let median = match Statistics::of_log(log, n, taken)?.and_then(|all| all.of_finite) {
             Some(of) if has_times => of.median,
             _ => 0.0,
         };
@@ -313,7 +323,7 @@ impl Seen {
             per_tick: stamps.filter(|of| has_times && of.per_second > 0.0).map(|of| 1.0 / of.per_second),
             n: 0,
         };
-        let mut parts = vec![Part::Caller, Part::Ended, Part::Ticks, Part::Result];
+        let mut parts = vec![Part::Caller, Part::Ended, taken, Part::Result];
         parts.extend((0..calls.arguments.len()).map(Part::Argument));
         let arguments: Vec<Part> = (0..calls.arguments.len()).map(Part::Argument).collect();
         let mut words = Vec::with_capacity(n_words);
@@ -322,7 +332,7 @@ impl Seen {
             for row in 0..block.n_rows() {
                 of_arguments.row(row, &mut words);
                 let is_back = block.ended(row) == Ended::Result;
-                let ticks = (float(block.word(Part::Ticks, row)).min(most) - offset).max(0.0);
+                let ticks = (float(block.word(taken, row)).min(most) - offset).max(0.0);
                 let ticks = if is_back { ticks } else { 0.0 };
                 seen.call(block.word(Part::Caller, row), &words, ticks);
                 if is_back {

@@ -103,6 +103,7 @@ fn add_calls(ours: &mut Calls, theirs: Calls) {
     ours.n_left += theirs.n_left;
     ours.n_open += theirs.n_open;
     ours.is_pure &= theirs.is_pure;
+    ours.is_recursive |= theirs.is_recursive;
     add_addresses(&mut ours.addresses, theirs.addresses);
     add_columns(&mut ours.arguments, theirs.arguments);
     add_columns(ours.result.as_mut_slice(), theirs.result.into_iter().collect());

@@ -61,6 +61,23 @@ impl Program {
         }
         true
     }
+
+    /// Whether `func` is known to call itself, if through others.
+    pub fn is_recursive(&self, func: FuncId) -> bool {
+        let (mut seen, mut todo) = (BTreeSet::new(), vec![func]);
+        while let Some(next) = todo.pop() {
+            for called in self.function(next).block_ids().flat_map(|block| self.calls_in(block)) {
+                match called.callee {
+                    Callee::Function(callee) if callee == func => return true,
+                    Callee::Function(callee) if seen.len() < MOST_FUNCTIONS && seen.insert(callee) => {
+                        todo.push(callee);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        false
+    }
 }
 
 /// A symbol without its version.
