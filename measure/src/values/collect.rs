@@ -98,8 +98,8 @@ impl Collector {
         &mut self.log
     }
 
-    /// Takes this off the times of loops, and off the own ticks of calls for calls within them; those of calls
-    /// alone are kept as they are, and it beside them.
+    /// Takes this off the times of loops, and off those of calls for recorded calls within them; what it
+    /// takes to read the clock for themselves is kept beside them.
     pub fn set_stamps(&mut self, stamps: Stamps) {
         self.loops.stamps = stamps;
         self.has_stamps = true;

@@ -22,8 +22,8 @@ pub struct Rows {
     open: Vec<Open>,
     free: Vec<u32>,
     callers: BTreeSet<u64>,
-    /// What a recorded call costs the one around it, in ticks that it is not said to take.
-    cost_within: u64,
+    /// What a recorded call costs those around it, in ticks that it is not said to take.
+    cost_of_one: u64,
     last_caller: u64,
     result: Vec<u64>,
 }
@@ -37,6 +37,8 @@ struct Open {
     entered: Entered,
     /// How many ticks calls within it took.
     ticks_within: u64,
+    /// And how many it cost to record them.
+    cost_within: u64,
     arguments: Vec<u64>,
 }
 
@@ -69,7 +71,7 @@ impl Rows {
             open: Vec::new(),
             free: Vec::new(),
             callers: BTreeSet::new(),
-            cost_within: 0,
+            cost_of_one: 0,
             last_caller: 0,
             result: Vec::new(),
         }
@@ -166,7 +168,15 @@ impl Rows {
             let mut arguments = std::mem::take(&mut open.arguments);
             arguments.clear();
             columns.iter().for_each(|column| column.words(record, &mut arguments));
-            *open = Open { table, thread, index: calls.n_calls, entered, ticks_within: 0, arguments };
+            *open = Open {
+                table,
+                thread,
+                index: calls.n_calls,
+                entered,
+                ticks_within: 0,
+                cost_within: 0,
+                arguments,
+            };
         }
         number
     }
@@ -176,10 +186,12 @@ impl Rows {
         let mut result = std::mem::take(&mut self.result);
         result.clear();
         columns.iter().for_each(|column| column.words(record, &mut result));
-        let begun = self.open.get(back.row as usize).map(|open| open.entered.stamp);
-        let ticks = begun.filter(|_| stamp > 0).map_or(0, |begun| stamp.saturating_sub(begun));
+        let begun = self.open.get(back.row as usize).filter(|_| stamp > 0);
+        let passed = |open: &Open| stamp.saturating_sub(open.entered.stamp).saturating_sub(open.cost_within);
+        let (ticks, cost) = begun.map_or((0, 0), |open| (passed(open), open.cost_within));
         if let Some(within) = self.open.get_mut(back.within as usize) {
-            within.ticks_within += ticks + self.cost_within;
+            within.ticks_within += ticks;
+            within.cost_within += cost + self.cost_of_one;
         }
         self.write(back.row, Ended::Result, ticks, &result);
         self.result = result;
@@ -206,9 +218,9 @@ impl Rows {
         self.free.push(number);
     }
 
-    /// Takes so many ticks off the own ones of a call for each recorded call within it, besides its ticks.
+    /// Takes so many ticks off a call for each recorded call within it.
     pub(super) fn set_cost(&mut self, ticks: u64) {
-        self.cost_within = ticks;
+        self.cost_of_one = ticks;
     }
 
     /// Writes rows that have waited long enough.
