@@ -422,8 +422,9 @@ impl PointLowering<'_> {
                 let mut n = 0;
                 for table in tables {
                     n += 1;
-                    let is_changed = self.jump_tables.iter().any(|s| s.at == table.at);
-                    if table.jumps.len() > 1 || !is_changed {
+                    let changed = self.jump_tables.iter().find(|s| s.at == table.at);
+                    let is_own = |s: &MovedTable| !self.shares_entry(s, to.start);
+                    if table.jumps.len() > 1 || !changed.is_some_and(is_own) {
                         return Err(PlanError::SharedTable { jump, table: table.at });
                     }
                 }
@@ -434,6 +435,16 @@ impl PointLowering<'_> {
             }
             EdgeKind::LandingPad => Site::at(edge.to, Spot::Pad(from.start), live),
         })
+    }
+
+    /// Whether another table has an entry of `table` that leads to `to`, too: then it is known where control
+    /// goes, but not which of the jumps it comes from.
+    fn shares_entry(&self, table: &MovedTable, to: Va) -> bool {
+        let entries = table.targets.iter().enumerate().filter(|(_, target)| **target == to);
+        let others = || self.jump_tables.iter().filter(|other| other.at != table.at);
+        entries
+            .map(|(n, _)| table.entry(n))
+            .any(|at| others().any(|other| (other.at..other.end()).contains(&at)))
     }
 
     fn code(&self, probe: &Probe, site: &Site, word: u32, routine: u32) -> Result<Insert, PlanError> {
@@ -700,5 +711,30 @@ mod tests {
         let memory = Action::Keep(Value::Memory, Sink::Last);
         expect!["at 0x401010: the instruction has no memory operand that can be read"]
             .assert_eq(&refused(Point::Entry(f), memory).expect("refused"));
+    }
+
+    /// Two jumps, the second of which reads the last entries of what the first one reads.
+    const TABLES: &str = "cmp $3,%edi\nja 9f\nmov %edi,%edi\njmp *7f(,%rdi,8)
+        1: cmp $1,%esi\nja 9f\nmov %esi,%esi\njmp *8f(,%rsi,8)
+        2: mov $2,%eax\nret\n3: mov $3,%eax\nret\n4: mov $4,%eax\nret\n9: ret
+        .section .rodata\n.p2align 3\n7: .quad 1b,2b\n8: .quad 3b,4b\n.text";
+
+    #[test]
+    fn of_an_entry_that_two_jumps_read_no_edge_is_known() {
+        let program = assembled(&[("_start", "call f\nhlt"), ("f", TABLES)]);
+        assert_eq!(program.tables.iter().map(|table| table.targets.len()).collect::<Vec<_>>(), [4, 2]);
+        let f = function(&program, "f");
+        let edges = program.function(f).block_ids().flat_map(|block| program.edge_ids(block));
+        let tables: Vec<EdgeId> = edges.filter(|edge| program.edge(*edge).kind == EdgeKind::Table).collect();
+        let probe = |edge: &EdgeId| Probe { point: Point::Edge(*edge), action: Action::Count };
+        let plan = Plan { probes: tables.iter().map(probe).collect(), ..Plan::NULL };
+        let built = crate::Module::build(&program, &plan, crate::Room::Behind);
+        let Err(crate::RewriteError::Probes { why, .. }) = built else { panic!("some are refused") };
+        assert!(why.iter().all(|(_, why)| matches!(why, PlanError::SharedTable { .. })));
+        let own: Vec<Va> = (0..tables.len())
+            .filter(|n| !why.iter().any(|(which, _)| which == n))
+            .map(|n| program.block(program.edge(tables[n]).to).start)
+            .collect();
+        assert_eq!((tables.len(), own), (6, program.tables[0].targets[..2].to_vec()));
     }
 }
