@@ -47,6 +47,12 @@ pub struct ValuesView {
 pub struct CallsView {
     /// Its name.
     pub function: String,
+    /// Where it was called, if only those calls are said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub caller: Option<AddressView>,
+    /// In which thread, likewise, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thread: Option<u64>,
     /// How often it was called.
     pub calls: u64,
     /// How often it came back; not known, if that was not recorded.
@@ -213,7 +219,7 @@ impl View for ValuesView {
             if !std::mem::take(&mut is_first) {
                 writeln!(w)?;
             }
-            writeln!(w, "{}: {}", calls.function, said(calls))?;
+            writeln!(w, "{}{}: {}", calls.function, group(calls), said(calls))?;
             addresses(w, &calls.addresses)?;
             calls.arguments.iter().chain(&calls.result).try_for_each(|column| print(w, column))?;
             if let Some(ticks) = &calls.ticks {
@@ -273,6 +279,18 @@ impl View for ValuesView {
         }
         Ok(())
     }
+}
+
+/// Of which calls it is, if not of all.
+fn group(calls: &CallsView) -> String {
+    let file = |address: &AddressView| address.module.rsplit('/').next().unwrap_or_default().to_owned();
+    let place = |at: &AddressView| match &at.name {
+        Some(name) => format!(", called at {:#x} in {} ({name})", at.address, file(at)),
+        None => format!(", called at {:#x} in {}", at.address, file(at)),
+    };
+    let caller = calls.caller.as_ref().map(place);
+    let thread = calls.thread.map(|thread| format!(", thread {thread}"));
+    caller.into_iter().chain(thread).collect()
 }
 
 fn said(calls: &CallsView) -> String {

@@ -63,7 +63,8 @@ pub struct Args {
     #[arg(long, value_name = "FUNCTION")]
     #[arg(conflicts_with_all = ["what", "verify", "json", "format", "profile", "flame", "by"])]
     plot: Option<String>,
-    /// Of a recording: by what its instructions are summed up [default: function]
+    /// Of a recording: by what its instructions are summed up [default: function]; of one of `values --full`:
+    /// whose calls are put together
     #[arg(long, value_name = "KEY", conflicts_with_all = ["what", "verify", "flame", "profile"])]
     by: Option<by::Key>,
     /// With the counts of a profile of this binary: of a function, or loops, edges, never, calls, paths
@@ -263,6 +264,11 @@ pub fn run(args: Args) -> anyhow::Result<Answer> {
         (None, Some(rec)) if args.plot.is_some() => {
             let picture = plot::plot(rec, args.plot.as_deref().unwrap_or_default())?;
             output::data(to.map(PathBuf::as_path), |w| w.write_all(picture.as_bytes()))?;
+            return Ok(Answer::Yes);
+        }
+        (None, Some(rec)) if args.by.is_some_and(|key| key.part().is_some()) => {
+            let part = args.by.and_then(by::Key::part).context("it is of a log")?;
+            args.output.print_to(to, &values::groups(rec, part)?)?;
             return Ok(Answer::Yes);
         }
         (None, Some(rec)) if args.by.is_some_and(|key| key != by::Key::Function) => {

@@ -14,7 +14,7 @@ use measure::values::{Asked, AskedCall, AskedPlace, Code, Logged, Rows, Stamping
 use profile::Profile;
 use profile::recording::{Module, Recording, Run};
 use profile::values::advice::COPIES;
-use profile::values::log::{Chosen, Log, LogWriter};
+use profile::values::log::{Chosen, Log, LogWriter, Part};
 use profile::values::{SECTION, Values};
 use session::{
     FinishedLog, Instrumentation, Measurable, Measured, MeasuredRun, ModuleFilter, Modules, Placement,
@@ -353,4 +353,18 @@ pub fn recorded(rec: &Path) -> anyhow::Result<Option<ValuesView>> {
     let took = source.ran_for()?;
     let view = source.values()?.map(|values| fill::view(&values, source.log(), took));
     view.transpose().with_context(|| format!("cannot use {}", rec.display()))
+}
+
+/// The calls in the log of `rec`, by what they have in common.
+///
+/// # Errors
+/// If it has no log, or that is damaged.
+pub fn groups(rec: &Path, by: Part) -> anyhow::Result<ValuesView> {
+    let source = Source::read(rec)?;
+    let Some(log) = source.log() else {
+        let hint = "record one: `engraft values --full --calls …`";
+        let what = format!("{} has no log of calls, which says who made them", rec.display());
+        return Err(Hinted::new(what, hint).into());
+    };
+    fill::grouped(log, by).with_context(|| format!("cannot use {}", rec.display()))
 }

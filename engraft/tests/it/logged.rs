@@ -79,6 +79,56 @@ fn each_call_is_a_row() {
 }
 
 /// The first, the last, one in some: these have rows, all are counted.
+/// Put together by caller and by thread, calls are those of the table's rows.
+#[test]
+fn calls_are_put_together_by_who_made_them() {
+    needs!("gcc");
+    let place = folder();
+    let folder = place.path();
+    compiled(folder);
+    engraft(folder, &format!("values --no-cache -q --full -o all.engraft --calls '{CALLS}' ./logged"));
+    engraft(folder, "convert all.engraft -o all.csv");
+    let text = std::fs::read_to_string(folder.join("all.csv")).expect("it is written");
+    let (mut callers, mut threads) = (BTreeMap::<[String; 3], u64>::new(), BTreeMap::new());
+    for line in text.lines().skip(1) {
+        let [function, thread, _, caller, x, n, ..] = line.split(',').collect::<Vec<_>>()[..] else {
+            panic!("{line}")
+        };
+        // `depth` and `scaled` have an `n`, what `by` compares is elsewhere each time.
+        let first = if function == "scaled" { x } else { n };
+        if !first.is_empty() {
+            *callers.entry([function, caller, first].map(str::to_owned)).or_default() += 1;
+        }
+        *threads.entry([function, thread].map(str::to_owned)).or_insert(0) += 1;
+    }
+    let show = |by: &str| engraft(folder, &format!("show all.engraft --by {by} --json")).json();
+    let text = |value: &serde_json::Value| value.as_str().expect("text").to_owned();
+    let mut got = BTreeMap::new();
+    for row in show("caller")["calls"].as_array().expect("rows") {
+        let at = &row["caller"];
+        let file = text(&at["module"]).rsplit('/').next().unwrap_or_default().to_owned();
+        let caller = format!("{file}!{:#x}", at["address"].as_u64().expect("a number"));
+        let column = &row["arguments"][0];
+        for one in column["top"].as_array().expect("values").iter().filter(|_| row["function"] != "by") {
+            let key = [text(&row["function"]), caller.clone(), text(&one["value"])];
+            assert_eq!(got.insert(key, one["count"].as_u64().expect("a number")), None);
+        }
+    }
+    assert_eq!(got, callers);
+    let all = show("thread");
+    let rows = all["calls"].as_array().expect("rows").iter();
+    let got: BTreeMap<[String; 2], u64> = rows
+        .map(|row| {
+            ([text(&row["function"]), row["thread"].to_string()], row["calls"].as_u64().expect("a number"))
+        })
+        .collect();
+    assert_eq!(got, threads);
+    let plain = engraft(folder, &format!("values --no-cache -q -o plain.engraft --calls '{CALLS}' ./logged"));
+    assert_eq!(plain.code, Some(1));
+    let refused = engraft(folder, "show plain.engraft --by caller");
+    assert!(refused.code == Some(2) && refused.stderr.contains("has no log of calls"), "{}", refused.stderr);
+}
+
 #[test]
 fn some_calls_have_rows_and_all_are_counted() {
     needs!("gcc");

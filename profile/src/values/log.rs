@@ -18,6 +18,7 @@
 
 mod column;
 pub mod csv;
+mod groups;
 mod read;
 
 pub use column::MOST_ROWS;

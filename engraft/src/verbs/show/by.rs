@@ -1,8 +1,10 @@
-//! `show REC --by line`, `file`, `module`: where a recording's instructions went.
+//! `show REC --by line`, `file`, `module`: where a recording's instructions went; `caller`, `thread`: whose values
+//! there were.
 
 use super::counts::Image;
 use crate::input;
 use measure::reports::lines;
+use profile::values::log::Part;
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use views::ratio;
@@ -20,6 +22,21 @@ pub enum Key {
     File,
     /// A row an executable or library
     Module,
+    /// Of calls that `values --full` recorded: those that were made at each place
+    Caller,
+    /// Of the same: those of each thread
+    Thread,
+}
+
+impl Key {
+    /// What rows of a log have in common, if it is of these.
+    pub fn part(self) -> Option<Part> {
+        match self {
+            Key::Caller => Some(Part::Caller),
+            Key::Thread => Some(Part::Thread),
+            _ => None,
+        }
+    }
 }
 
 /// Instructions of `images`, by `key`; `total` is what a trace of them knows to have run: what the counts of
@@ -34,7 +51,7 @@ pub fn view(images: &[Image], key: Key, total: Option<u64>) -> CountsView<By> {
             let place = match key {
                 Key::Line => (module.clone(), file, line),
                 Key::File => (module.clone(), file, None),
-                Key::Module | Key::Function => (module.clone(), None, None),
+                _ => (module.clone(), None, None),
             };
             add(&mut sums, place, n);
         }
@@ -58,7 +75,7 @@ pub fn view(images: &[Image], key: Key, total: Option<u64>) -> CountsView<By> {
     let rows = match key {
         Key::Line => Rows::Lines(rows),
         Key::File => Rows::Files(rows),
-        Key::Module | Key::Function => Rows::Modules(rows),
+        _ => Rows::Modules(rows),
     };
     CountsView { schema: SCHEMA, rows: By { instructions, rows } }
 }

@@ -45,6 +45,40 @@ pub fn view(values: &Values, log: Option<&Log>, took: Duration) -> Result<Values
     })
 }
 
+/// What is said of the calls in a log by what they have in common, those with most calls first.
+///
+/// # Errors
+/// If the log is damaged.
+pub fn grouped(log: &Log, by: Part) -> Result<ValuesView, ReadError> {
+    let mut all = Vec::new();
+    for (n, _) in (0..).zip(&log.tables).filter(|(_, table)| !table.is_place) {
+        let mut rows: Vec<(u64, Calls)> = log.groups(n, Some(by))?.into_iter().collect();
+        rows.sort_by_key(|(key, of)| (Reverse(of.n_calls), *key));
+        for (key, of) in rows {
+            let at = log.callers.get(&key).map(address);
+            let unknown = || AddressView { module: "live".to_owned(), address: key, name: None };
+            let mut view = calls(&of, None)?;
+            match by {
+                Part::Thread => view.thread = Some(key),
+                _ => view.caller = Some(at.unwrap_or_else(unknown)),
+            }
+            all.push(view);
+        }
+    }
+    Ok(ValuesView {
+        schema: ValuesView::SCHEMA,
+        calls: all,
+        not_called: 0,
+        places: Vec::new(),
+        instructions: Vec::new(),
+        loops: Vec::new(),
+        advice: Vec::new(),
+        stamps: None,
+        unread_bytes: 0,
+        threads_with_losses: 0,
+    })
+}
+
 fn calls(calls: &Calls, log: Option<&Log>) -> Result<CallsView, ReadError> {
     let log = log.and_then(|log| Some((log, log.table(&calls.function, calls.asked, false)?)));
     // Of some calls, nothing is said of all.
@@ -59,6 +93,8 @@ fn calls(calls: &Calls, log: Option<&Log>) -> Result<CallsView, ReadError> {
     let of_glob = if calls.is_of_glob { source_name(&calls.function) } else { None };
     Ok(CallsView {
         function: of_glob.unwrap_or_else(|| calls.function.clone()),
+        caller: None,
+        thread: None,
         calls: calls.n_calls,
         results: ended(calls.n_results),
         left: ended(calls.n_left),

@@ -5,7 +5,7 @@ use super::column::decode;
 use super::{BLOCK, CALLERS, Ended, HEAD, MOST_ROWS, Part, TABLE, Table, VERSION};
 use crate::encoding::Cursor;
 use crate::recording::{Run, Section, SectionReader};
-use crate::values::{Address, Calls, Column, Distribution, Place, SECTION, Values, len_bytes};
+use crate::values::{Address, Place, SECTION, Values};
 use crate::vocabulary::{Format, ReadError};
 use std::collections::HashMap;
 use std::fs::File;
@@ -157,49 +157,20 @@ impl Log {
     fn values_of_rows(&self) -> Result<Values, ReadError> {
         let mut all = Values::default();
         for (n, table) in self.tables.iter().enumerate() {
-            let column = |field: &super::Field| Column {
-                name: field.name.clone(),
-                type_name: field.type_name.clone(),
-                kind: field.kind.clone(),
-                values: Distribution::default(),
-            };
-            let mut arguments: Vec<Column> = table.arguments.iter().map(column).collect();
-            let mut result = table.result.as_ref().map(column);
-            let mut ends = [0; 3];
-            let parts: Vec<Part> = table.fields().map(|(part, _)| part).chain([Part::Ended]).collect();
-            let mut bytes = Vec::new();
-            for block in self.blocks(n, &parts) {
-                let block = block?;
-                for row in 0..block.n_rows() {
-                    let ended = block.ended(row);
-                    ends.get_mut(ended as usize).into_iter().for_each(|n| *n += 1);
-                    for ((part, _), column) in table.fields().zip(arguments.iter_mut().chain(&mut result)) {
-                        if part != Part::Result || ended == Ended::Result {
-                            block.bytes(part, row, len_bytes(&column.kind), &mut bytes);
-                            column.values.add(&bytes);
-                        }
-                    }
+            for calls in self.groups(n, None)?.into_values() {
+                if table.is_place {
+                    all.places.push(Place {
+                        place: calls.function,
+                        watched: None,
+                        addresses: calls.addresses,
+                        n: calls.n_calls,
+                        columns: calls.arguments,
+                    });
+                } else {
+                    all.calls.push(calls);
                 }
             }
-            let [n_results, n_left, n_open] = ends;
-            let (name, addresses) = (table.name.clone(), table.addresses.clone());
-            let n_calls = n_results + n_left + n_open;
-            if table.is_place {
-                all.places.push(Place {
-                    place: name,
-                    watched: None,
-                    addresses,
-                    n: n_calls,
-                    columns: arguments,
-                });
-            } else {
-                let (asked, is_of_glob) = (table.asked, table.is_of_glob);
-                let counts =
-                    Calls { asked, is_of_glob, n_calls, n_results, n_left, n_open, ..Calls::default() };
-                all.calls.push(Calls { function: name, addresses, arguments, result, ..counts });
-            }
         }
-        all.calls.sort_by(|a, b| (a.asked, &a.function).cmp(&(b.asked, &b.function)));
         Ok(all)
     }
 }
