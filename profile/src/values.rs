@@ -67,6 +67,8 @@ pub struct Calls {
     pub is_recursive: bool,
     /// Where it is.
     pub addresses: Vec<Address>,
+    /// How often it was called, and a condition was asked for that did not hold: not among the others.
+    pub n_left_out: u64,
     /// How often it was called.
     pub n_calls: u64,
     /// How often it came back, its result being known.
@@ -214,6 +216,7 @@ mod tests {
             is_pure: true,
             is_recursive: false,
             addresses: vec![address],
+            n_left_out: 3,
             n_calls: 1000,
             n_results: 990,
             n_left: 7,

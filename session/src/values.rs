@@ -16,7 +16,7 @@ use crate::run::{self, Process, RunError, Watched};
 use calibrate::Clocks;
 use live::{Arena, Owner, Stream, Target};
 use measure::Placement;
-use measure::values::{Code, Collector, Rows, Stamping};
+use measure::values::{Code, Collector, Condition, Rows, Stamping};
 use profile::recording::SectionWriter;
 use profile::values::{Loop, Stamps, Values};
 use program::{Image, Lines, Va};
@@ -33,6 +33,7 @@ pub struct Measurable<'a> {
     prepared: Prepared<'a>,
     arena: Arena,
     stamps: Option<Stamps>,
+    condition: Option<Condition>,
 }
 
 /// Why a program whose values are to be recorded is not made ready.
@@ -71,7 +72,13 @@ impl<'a> Measurable<'a> {
             "values are taken of what is prepared for them"
         );
         let arena = prepared.arena()?;
-        Ok(Measurable { prepared, arena, stamps: None })
+        Ok(Measurable { prepared, arena, stamps: None, condition: None })
+    }
+
+    /// The same, but that only calls are recorded of which `condition` holds, if it is about arguments that
+    /// they have.
+    pub fn with_condition(self, condition: Option<Condition>) -> Measurable<'a> {
+        Measurable { condition, ..self }
     }
 
     /// What the records of its modules mean that are there from the start.
@@ -119,8 +126,9 @@ impl<'a> MeasuredRun<'a> {
     ) -> Result<MeasuredRun<'a>, RunError> {
         let maps = log.is_some() || !measurable.prepared.asked.values.watched.is_empty();
         let mut collector = Collector::with_log(log);
+        measurable.condition.iter().for_each(|condition| collector.set_condition(condition.clone()));
         measurable.codes().iter().for_each(|code| collector.add_module(code));
-        let Measurable { prepared, arena, stamps } = measurable;
+        let Measurable { prepared, arena, stamps, .. } = measurable;
         stamps.into_iter().for_each(|stamps| collector.set_stamps(stamps));
         let clocks = Clocks::now();
         let command = run::command(target, name, args);

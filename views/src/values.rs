@@ -55,6 +55,8 @@ pub struct CallsView {
     pub thread: Option<u64>,
     /// How often it was called.
     pub calls: u64,
+    /// How often it was called besides, when the condition that was asked for did not hold.
+    pub left_out: u64,
     /// How often it came back; not known, if that was not recorded.
     pub results: Option<u64>,
     /// How often it was left otherwise.
@@ -299,6 +301,7 @@ fn said(calls: &CallsView) -> String {
         (calls.results, "came back", "came back"),
         (calls.left, "was left", "were left"),
         (calls.open, "was open at the end", "were open at the end"),
+        (Some(calls.left_out), "other was left out", "others were left out"),
     ] {
         if let Some(n) = n.filter(|n| *n > 0) {
             said += &format!(", {} {}", grouped(n), if n == 1 { one } else { many });

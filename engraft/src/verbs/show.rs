@@ -266,11 +266,6 @@ pub fn run(args: Args) -> anyhow::Result<Answer> {
             output::data(to.map(PathBuf::as_path), |w| w.write_all(picture.as_bytes()))?;
             return Ok(Answer::Yes);
         }
-        (None, Some(rec)) if args.by.is_some_and(|key| key.part().is_some()) => {
-            let part = args.by.and_then(by::Key::part).context("it is of a log")?;
-            args.output.print_to(to, &values::groups(rec, part)?)?;
-            return Ok(Answer::Yes);
-        }
         (None, Some(rec)) if args.by.is_some_and(|key| key != by::Key::Function) => {
             print_by(args, rec)?;
             return Ok(Answer::Yes);
@@ -368,8 +363,11 @@ fn flame_graph(rec: &Path) -> anyhow::Result<Vec<u8>> {
     Ok(pictures.finish()?.bytes)
 }
 
-/// Prints where a recording's instructions went, by what is asked for.
+/// Prints where a recording's instructions went, or whose values it has, by what is asked for.
 fn print_by(args: &Args, rec: &Path) -> anyhow::Result<()> {
+    if let Some(part) = args.by.and_then(by::Key::part) {
+        return args.output.print_to(args.o.as_ref(), &values::groups(rec, part)?);
+    }
     let total = match input::is_trace(rec) {
         true => Some(costs::Traced::open(rec)?.costs(rec)?.total),
         false => None,

@@ -10,7 +10,7 @@ use crate::verbs::count;
 use anyhow::Context as _;
 use live::Target;
 use measure::prototypes::{PrototypeError, Prototypes};
-use measure::values::{Asked, AskedCall, AskedPlace, Code, Logged, Rows, Stamping};
+use measure::values::{Asked, AskedCall, AskedPlace, Code, Condition, Logged, Rows, Stamping};
 use profile::Profile;
 use profile::recording::{Module, Recording, Run};
 use profile::values::advice::COPIES;
@@ -49,6 +49,10 @@ pub struct Args {
     /// Record of calls only their beginnings: arguments, but neither results nor how calls end
     #[arg(long, conflicts_with = "full")]
     no_results: bool,
+    /// Record only calls of which this holds, such as `n > 64 && x != 0`, if they have all arguments that it
+    /// names; of others, how many there were
+    #[arg(long = "if", value_name = "CONDITION")]
+    condition: Option<String>,
     /// Where types and functions are declared that --calls names
     #[arg(long, value_name = "FILE")]
     header: Vec<PathBuf>,
@@ -190,6 +194,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
             "say of what: `--calls 'double exp(double x);'`, `--at main edi`, `--loop main`, `--loop hot`";
         return Err(Hinted::new("no value is asked for", hint).into());
     }
+    let condition = args.condition.as_deref().map(condition).transpose()?;
     let rec = Place::new(args.o.as_deref(), Ending::Values, &target.command)?;
     output::can_be_written(rec.path())?;
     if args.full && !output::is_own_file(rec.path()) {
@@ -206,7 +211,8 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     };
     let modules = Modules::of(&store, &target)?;
     modules.warnings.iter().for_each(output::warned);
-    let measurable = Measurable::new(Prepared::new(&store, &wanted, modules, instrumentation)?)?;
+    let prepared = Prepared::new(&store, &wanted, modules, instrumentation)?;
+    let measurable = Measurable::new(prepared)?.with_condition(condition.clone());
     let (name, rest) = args.command.split();
     let log = asked.log.map(|log| {
         rec.make_room();
@@ -244,11 +250,27 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     output::tidy_before_signals_end_us();
     warnings.iter().for_each(output::warned);
     say_unseen(&asked, &codes, &values);
+    condition.iter().for_each(|condition| say_unfit(condition, &codes));
     if !args.output.is_silent() {
         let log = args.full.then(|| logged(rec.path())).transpose()?.flatten();
         args.output.print(&fill::view(&values, log.as_ref(), duration)?)?;
     }
     Ok(Answer::Status(count::passed_on(status)))
+}
+
+fn condition(text: &str) -> anyhow::Result<Condition> {
+    let hint = "a condition looks like this: n > 64 && x != 0";
+    Condition::parse(text).map_err(|err| Hinted::new(format!("--if {text}: {err}"), hint).into())
+}
+
+/// Warns if no call could be left out: it has not the arguments that are named.
+fn say_unfit(condition: &Condition, codes: &[Code]) {
+    let mut calls = codes.iter().flat_map(|code| &code.records).filter(|record| record.what.is_of_call());
+    if !calls.any(|record| condition.fits(&record.columns)) {
+        let what =
+            format!("--if: no call that was asked for has numbers called {}", condition.names().join(", "));
+        output::warn(&what, Some("arguments are called as the prototype, or debug information, calls them"));
+    }
 }
 
 /// Which calls have a row in the log.

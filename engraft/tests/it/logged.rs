@@ -79,6 +79,54 @@ fn each_call_is_a_row() {
 }
 
 /// The first, the last, one in some: these have rows, all are counted.
+/// Calls that a condition leaves out are counted, and those that it does not are recorded, within one that is
+/// left out, too: as the program tells them.
+#[test]
+fn conditions_choose_calls_by_their_arguments() {
+    needs!("gcc");
+    let place = folder();
+    let folder = place.path();
+    compiled(folder);
+    for options in ["", "--full", "--no-results"] {
+        let run = format!(
+            "values --no-cache --json=said.json -o all.engraft {options} --if 'n > 2 && n != 77' --calls '{CALLS}' ./logged"
+        );
+        let want = engraft(folder, &run).stdout;
+        let said = std::fs::read_to_string(folder.join("said.json")).expect("it is written");
+        let said: serde_json::Value = serde_json::from_str(&said).expect("it is JSON");
+        for (function, place) in [("depth", 2), ("scaled", 3)] {
+            let lines = want.lines().map(|line| line.split(',').collect::<Vec<_>>());
+            let n = |line: &Vec<&str>| line[place].parse::<i64>().expect("a number");
+            let all: Vec<i64> = lines.filter(|line| line[0] == function).map(|line| n(&line)).collect();
+            let chosen = all.iter().filter(|n| **n > 2 && **n != 77).count();
+            let rows = said["calls"].as_array().expect("rows");
+            let row = rows.iter().find(|row| row["function"] == function).expect("it is there");
+            let (calls, left_out) = (row["calls"].as_u64(), row["left_out"].as_u64());
+            let ends: u64 = ["results", "left", "open"].iter().filter_map(|end| row[end].as_u64()).sum();
+            assert_eq!(
+                (calls, left_out),
+                (Some(chosen as u64), Some((all.len() - chosen) as u64)),
+                "{row:#}"
+            );
+            assert!(chosen > 0 && chosen < all.len(), "{function} shows both");
+            assert_eq!(ends, if options == "--no-results" { 0 } else { chosen as u64 }, "{row:#}");
+        }
+        let by = said["calls"].as_array().and_then(|rows| rows.iter().find(|row| row["function"] == "by"));
+        let n_by = want.lines().filter(|line| line.starts_with("by,")).count() as u64;
+        let by = by.expect("it has no such argument");
+        assert_eq!((by["calls"].as_u64(), by["left_out"].as_u64()), (Some(n_by), Some(0)));
+    }
+    let refused = engraft(folder, "values -o no.engraft --if 'n >' --calls depth ./logged");
+    assert_eq!(refused.code, Some(2));
+    assert!(
+        refused.stderr.contains("--if n >: at \"\", there should be an argument's name"),
+        "{}",
+        refused.stderr
+    );
+    let warned = engraft(folder, "values -o no.engraft --if 'm > 3' --calls 'long depth(long n);' ./logged");
+    assert!(warned.stderr.contains("no call that was asked for has numbers called m"), "{}", warned.stderr);
+}
+
 /// Put together by caller and by thread, calls are those of the table's rows.
 #[test]
 fn calls_are_put_together_by_who_made_them() {

@@ -1,6 +1,7 @@
 //! From the records of threads to values.
 
 use super::bytes::{Bytes, number_at};
+use super::condition::{Bound, Condition};
 use super::loops::{Instances, OpenLoops, Passing};
 use super::open::{Back, NO_ROW, OpenCalls};
 use super::plan::{Code, ColumnCode, Recorded, What};
@@ -28,6 +29,8 @@ pub struct Collector {
     threads: Vec<Thread>,
     n_unread_bytes: u64,
     log: Option<Rows>,
+    /// Which calls are recorded.
+    condition: Option<Condition>,
     /// Whether it is known what stamps cost.
     has_stamps: bool,
 }
@@ -48,7 +51,12 @@ struct Site {
     caller: Option<usize>,
     stamp: Option<usize>,
     columns: Vec<Bytes>,
+    /// What must hold of a call that is recorded.
+    condition: Option<Bound>,
 }
+
+/// Of the number of a call that is left out, but may have others in it.
+const LEFT_OUT: u32 = 1 << 31;
 
 /// A function that is called.
 struct Function {
@@ -98,6 +106,12 @@ impl Collector {
         &mut self.log
     }
 
+    /// Records no calls but those of which this holds, if it is about arguments that they have. Comes before
+    /// the modules.
+    pub fn set_condition(&mut self, condition: Condition) {
+        self.condition = Some(condition);
+    }
+
     /// Takes this off the times of loops, and off those of calls for recorded calls within them; what it
     /// takes to read the clock for themselves is kept beside them.
     pub fn set_stamps(&mut self, stamps: Stamps) {
@@ -143,9 +157,13 @@ impl Collector {
             if recorded.what == What::ComesBack {
                 self.functions.get_mut(of as usize).into_iter().for_each(|f| f.back.clone_from(&columns));
             }
+            let is_call = matches!(recorded.what, What::Enters | What::Called);
+            let asked = self.condition.as_ref().filter(|_| is_call);
+            let condition = asked.and_then(|condition| condition.bound(&recorded.columns));
             let at = |at: Option<u32>| at.map(|at| at as usize);
             let (caller, stamp) = (at(recorded.caller), at(recorded.stamp));
-            sites.push(Site { what: recorded.what, of, len: recorded.len as usize, caller, stamp, columns });
+            let (what, len) = (recorded.what, recorded.len as usize);
+            sites.push(Site { what, of, len, caller, stamp, columns, condition });
         }
         self.modules.push(Sites { base: code.base, sites });
     }
@@ -239,8 +257,8 @@ impl Collector {
     }
 
     /// Takes the record that starts `bytes`; its length, if all of it is there.
-    fn take(&mut self, area: usize, (module, site): (usize, usize), bytes: &[u8]) -> Option<usize> {
-        let site = self.modules.get(module)?.sites.get(site)?;
+    fn take(&mut self, area: usize, (module, n): (usize, usize), bytes: &[u8]) -> Option<usize> {
+        let site = self.modules.get(module)?.sites.get(n)?;
         let record = bytes.get(..site.len)?;
         if site.what == What::Place {
             let place = self.places.get_mut(site.of as usize)?;
@@ -253,6 +271,10 @@ impl Collector {
         }
         if site.what == What::Called {
             let calls = self.rows.get_mut(self.functions.get(site.of as usize)?.row as usize)?;
+            if site.condition.as_ref().is_some_and(|condition| !condition.holds(record)) {
+                calls.n_left_out += 1;
+                return Some(site.len);
+            }
             calls.n_calls += 1;
             add(&mut calls.arguments, &site.columns, record);
             return Some(site.len);
@@ -269,32 +291,18 @@ impl Collector {
             }
             return Some(site.len);
         }
+        if site.what == What::Enters {
+            let len = site.len;
+            return self.enter(area, (module, n), slot, record).map(|()| len);
+        }
         let (functions, rows) = (&self.functions, &mut self.rows);
-        let row_of = |function: u32| functions.get(function as usize).map(|f| f.row as usize);
         let open = &mut self.threads.get_mut(area)?.open;
         match site.what {
-            What::Enters => {
-                let row = row_of(site.of)?;
-                // A version that calls another one: that is one call.
-                let is_inner = open.top().is_some_and(|top| top != site.of && row_of(top) == Some(row));
-                if !is_inner {
-                    let calls = rows.get_mut(row)?;
-                    calls.n_calls += 1;
-                    add(&mut calls.arguments, &site.columns, record);
-                    let number = self.log.as_mut().map_or(NO_ROW, |log| {
-                        let (caller, stamp) = (number_at(record, site.caller), number_at(record, site.stamp));
-                        log.enter(area, (row, calls), Entered { caller, stamp }, &site.columns, record)
-                    });
-                    open.enter(slot, site.of, number);
-                    if let Some(log) = &mut self.log {
-                        open.gone_rows().for_each(|number| log.leave(number, Ended::Left));
-                    }
-                }
-            }
             What::Passes => open.pass(slot),
             What::Ends => open.settle(slot),
             What::EndsThread => open.leave_all(),
             What::ComesBack => open.come_back(slot, site.of, |back: Back| {
+                // Of what was left out, nothing is known: it is none.
                 let Some(function) = functions.get(back.call as usize) else { return };
                 let Some(row) = rows.get_mut(function.row as usize) else { return };
                 // Who jumped here returns this, too, if it returns the like.
@@ -314,9 +322,40 @@ impl Collector {
                     None => {}
                 }
             }),
-            What::Place | What::Called | What::EntersLoop | What::LeavesLoop => {}
+            What::Place | What::Called | What::Enters | What::EntersLoop | What::LeavesLoop => {}
         }
         Some(site.len)
+    }
+
+    /// A function was entered whose return address lies in `slot`.
+    fn enter(&mut self, area: usize, (module, n): (usize, usize), slot: u32, record: &[u8]) -> Option<()> {
+        let site = self.modules.get(module)?.sites.get(n)?;
+        let functions = &self.functions;
+        let row_of = |call: u32| functions.get((call & !LEFT_OUT) as usize).map(|f| f.row as usize);
+        let row = row_of(site.of)?;
+        let open = &mut self.threads.get_mut(area)?.open;
+        // A version that calls another one: that is one call.
+        let is_other = |top: u32| top & !LEFT_OUT != site.of && row_of(top) == Some(row);
+        if open.top().is_some_and(is_other) {
+            return Some(());
+        }
+        let calls = self.rows.get_mut(row)?;
+        if site.condition.as_ref().is_some_and(|condition| !condition.holds(record)) {
+            calls.n_left_out += 1;
+            open.enter(slot, site.of | LEFT_OUT, NO_ROW);
+        } else {
+            calls.n_calls += 1;
+            add(&mut calls.arguments, &site.columns, record);
+            let number = self.log.as_mut().map_or(NO_ROW, |log| {
+                let (caller, stamp) = (number_at(record, site.caller), number_at(record, site.stamp));
+                log.enter(area, (row, calls), Entered { caller, stamp }, &site.columns, record)
+            });
+            open.enter(slot, site.of, number);
+        }
+        if let Some(log) = &mut self.log {
+            open.gone_rows().for_each(|number| log.leave(number, Ended::Left));
+        }
+        Some(())
     }
 
     /// The stream of an area has come to its end, or to the end of its thread; whether what was open there

@@ -97,7 +97,9 @@ impl AdviceKind {
 pub fn advice(values: &Values, log: Option<&Log>, run_s: f64) -> Result<Vec<Advice>, ReadError> {
     let mut all: Vec<Advice> = values.loops.iter().filter_map(unroll).collect();
     let noise_s = (without_us(values, run_s) * NOISE).max(NOISE_S);
-    for calls in values.calls.iter().filter(|calls| calls.n_calls >= LEAST) {
+    // Of calls that were chosen by their arguments, nothing is said of all.
+    let is_whole = |calls: &&Calls| calls.n_calls >= LEAST && calls.n_left_out == 0;
+    for calls in values.calls.iter().filter(is_whole) {
         let logged = log.and_then(|log| Some((log, log.table(&calls.function, calls.asked, false)?)));
         // Of some calls, nothing is said of all.
         let logged = logged.filter(|(log, n)| log.n_rows(*n) == calls.n_calls);

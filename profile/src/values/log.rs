@@ -18,7 +18,6 @@
 
 mod column;
 pub mod csv;
-mod groups;
 mod read;
 
 pub use column::MOST_ROWS;

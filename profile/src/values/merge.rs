@@ -102,6 +102,7 @@ fn add_calls(ours: &mut Calls, theirs: Calls) {
     ours.n_results += theirs.n_results;
     ours.n_left += theirs.n_left;
     ours.n_open += theirs.n_open;
+    ours.n_left_out += theirs.n_left_out;
     ours.is_pure &= theirs.is_pure;
     ours.is_recursive |= theirs.is_recursive;
     add_addresses(&mut ours.addresses, theirs.addresses);

@@ -1,5 +1,5 @@
-//! `show REC --by line`, `file`, `module`: where a recording's instructions went; `caller`, `thread`: whose values
-//! there were.
+//! `show REC --by line`, `file`, `module`: where a recording's instructions went; `caller`, `thread`: whose
+//! values there were.
 
 use super::counts::Image;
 use crate::input;

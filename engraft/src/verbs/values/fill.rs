@@ -28,7 +28,7 @@ const N_EXAMPLES: usize = 3;
 /// If the log is damaged.
 pub fn view(values: &Values, log: Option<&Log>, took: Duration) -> Result<ValuesView, ReadError> {
     // What a glob means is listed if it was called.
-    let is_listed = |one: &&Calls| one.n_calls > 0 || !one.is_of_glob;
+    let is_listed = |one: &&Calls| one.n_calls + one.n_left_out > 0 || !one.is_of_glob;
     let calls = values.calls.iter().filter(is_listed).map(|of| calls(of, log));
     let asked = values.places.iter().filter(|place| place.watched.is_none());
     Ok(ValuesView {
@@ -96,6 +96,7 @@ fn calls(calls: &Calls, log: Option<&Log>) -> Result<CallsView, ReadError> {
         caller: None,
         thread: None,
         calls: calls.n_calls,
+        left_out: calls.n_left_out,
         results: ended(calls.n_results),
         left: ended(calls.n_left),
         open: ended(calls.n_open),

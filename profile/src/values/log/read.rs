@@ -2,12 +2,12 @@
 #![warn(clippy::indexing_slicing)]
 
 use super::column::decode;
-use super::{BLOCK, CALLERS, Ended, HEAD, MOST_ROWS, Part, TABLE, Table, VERSION};
+use super::{BLOCK, CALLERS, Ended, Field, HEAD, MOST_ROWS, Part, TABLE, Table, VERSION};
 use crate::encoding::Cursor;
 use crate::recording::{Run, Section, SectionReader};
-use crate::values::{Address, Place, SECTION, Values};
+use crate::values::{Address, Calls, Column, Distribution, Place, SECTION, Values, len_bytes};
 use crate::vocabulary::{Format, ReadError};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 
 /// The start of a block's section says which table it is of, and how many rows it has.
@@ -153,6 +153,51 @@ impl Log {
         read.map_err(|_| ReadError::Damaged { format: Format::Engraft, at: 0, what })
     }
 
+    /// The calls of a table, as the collector would have put them together: by what their rows have in the
+    /// first word of `by`, or all under 0.
+    ///
+    /// # Errors
+    /// If the log is damaged.
+    pub fn groups(&self, table: usize, by: Option<Part>) -> Result<BTreeMap<u64, Calls>, ReadError> {
+        let mut all = BTreeMap::new();
+        let Some(kept) = self.tables.get(table) else { return Ok(all) };
+        let none = || Calls {
+            asked: kept.asked,
+            function: kept.name.clone(),
+            is_of_glob: kept.is_of_glob,
+            addresses: kept.addresses.clone(),
+            arguments: kept.arguments.iter().map(column).collect(),
+            result: kept.result.as_ref().map(column),
+            ..Calls::default()
+        };
+        let parts: Vec<Part> = kept.fields().map(|(part, _)| part).chain([Part::Ended]).chain(by).collect();
+        let mut bytes = Vec::new();
+        for block in self.blocks(table, &parts) {
+            let block = block?;
+            for row in 0..block.n_rows() {
+                let calls = all.entry(by.map_or(0, |by| block.word(by, row))).or_insert_with(none);
+                let ended = block.ended(row);
+                calls.n_calls += 1;
+                *match ended {
+                    Ended::Result => &mut calls.n_results,
+                    Ended::Left => &mut calls.n_left,
+                    Ended::Open => &mut calls.n_open,
+                } += 1;
+                let columns = calls.arguments.iter_mut().chain(&mut calls.result);
+                for ((part, _), column) in kept.fields().zip(columns) {
+                    if part != Part::Result || ended == Ended::Result {
+                        block.bytes(part, row, len_bytes(&column.kind), &mut bytes);
+                        column.values.add(&bytes);
+                    }
+                }
+            }
+        }
+        if by.is_none() {
+            let _there = all.entry(0).or_insert_with(none);
+        }
+        Ok(all)
+    }
+
     /// The values of all rows.
     fn values_of_rows(&self) -> Result<Values, ReadError> {
         let mut all = Values::default();
@@ -213,5 +258,14 @@ impl Block {
             out.extend(column.2.get(row).copied().unwrap_or(0).to_le_bytes());
         }
         out.truncate(len);
+    }
+}
+
+fn column(field: &Field) -> Column {
+    Column {
+        name: field.name.clone(),
+        type_name: field.type_name.clone(),
+        kind: field.kind.clone(),
+        values: Distribution::default(),
     }
 }
