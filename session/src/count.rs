@@ -102,8 +102,8 @@ impl<'a> CountedRun<'a> {
         let follows = prepared.asked.follows;
         // What is followed has other addresses.
         let maps = prepared.asked.callees && !follows;
-        let watched = Watched { execs: !follows, maps, deaths: true };
         let loader = Loader::new(&prepared, &arena, None);
+        let watched = Watched { execs: !follows, maps: maps.then(|| loader.bell()), deaths: true };
         let process = run::serve(&loader, &arena, follows, || {
             let started = run::start(command, &prepared, &arena, watched);
             run::wait(started.map_err(RunError::explained)?, name, &prepared, watched)

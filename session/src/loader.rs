@@ -4,6 +4,7 @@ use crate::choose::is_system_file;
 use crate::messages::{Warning, with_causes};
 use crate::module::{self, Instrumented, LinkerSites, ModuleError, Recipe};
 use crate::prepare::{Prepared, ReadyProgram, Refused};
+use crate::run::Bell;
 use live::launch::{SegmentsFile, Swap};
 use live::{Arena, Request};
 use measure::Placement;
@@ -22,6 +23,8 @@ pub struct Loader<'a> {
     state: Mutex<State>,
     /// Who is told of each module before the program gets it.
     tells: Option<Tells>,
+    /// Rings whenever the program has an answer, and is about to map something.
+    bell: Bell,
 }
 
 /// What is told of each module before the program gets it.
@@ -99,7 +102,12 @@ impl<'a> Loader<'a> {
             warnings: Vec::new(),
         };
         let state = State { programs: HashMap::new(), swaps: swaps.clone(), loaded, copies };
-        Loader { prepared, arena, state: Mutex::new(state), tells }
+        Loader { prepared, arena, state: Mutex::new(state), tells, bell: Bell::default() }
+    }
+
+    /// What rings whenever the program is about to map something.
+    pub(crate) fn bell(&self) -> &Bell {
+        &self.bell
     }
 
     /// Another module is counted.
@@ -177,6 +185,7 @@ impl<'a> Loader<'a> {
             if self.arena.answer(&request, given.as_deref()).is_err() {
                 return;
             }
+            self.bell.ring();
         }
     }
 

@@ -107,7 +107,7 @@ impl<'a, W: Write + Send> RecordedRun<'a, W> {
         let Recordable { prepared, arena } = recordable;
         let command = run::command(target, name, args);
         live::pass_signals_on();
-        let watched = Watched { execs: true, maps: false, deaths: true };
+        let watched = Watched { execs: true, maps: None, deaths: true };
         let (tells, later) = std::sync::mpsc::channel();
         let mut taker = Taker::new(recorder, later);
         let tell = move |module: &Instrumented| {

@@ -5,7 +5,7 @@
 mod follow;
 mod watch;
 
-pub(crate) use watch::Maps;
+pub(crate) use watch::{Bell, Maps};
 
 use crate::loader::Loader;
 use crate::messages::with_causes;
@@ -76,11 +76,11 @@ pub(crate) struct Process {
 
 /// What is to be seen of a process while it runs.
 #[derive(Clone, Copy)]
-pub(crate) struct Watched {
+pub(crate) struct Watched<'a> {
     /// Which program it becomes.
     pub(crate) execs: bool,
-    /// Where files are mapped.
-    pub(crate) maps: bool,
+    /// Where files are mapped; this rings when one is about to be.
+    pub(crate) maps: Option<&'a Bell>,
     /// Where signals end its threads.
     pub(crate) deaths: bool,
 }
@@ -143,7 +143,7 @@ pub(crate) fn start(
     command: Command,
     prepared: &Prepared<'_>,
     arena: &Arena,
-    watched: Watched,
+    watched: Watched<'_>,
 ) -> Result<Started, RunError> {
     let executable = &prepared.executable;
     let ready = Ready {
@@ -165,7 +165,7 @@ pub(crate) fn wait(
     started: Started,
     name: &OsStr,
     prepared: &Prepared<'_>,
-    watched: Watched,
+    watched: Watched<'_>,
 ) -> Result<Process, RunError> {
     let Started { mut child, text, deaths } = started;
     let (pid, is_gone) = (child.id(), &AtomicBool::new(false));
@@ -175,7 +175,8 @@ pub(crate) fn wait(
         let becomes = watched
             .execs
             .then(|| thread().spawn_scoped(scope, move || watch::becomes(pid, &prepared.path, is_gone)));
-        let maps = watched.maps.then(|| thread().spawn_scoped(scope, move || Maps::watch(pid, is_gone)));
+        let watch = |bell| thread().spawn_scoped(scope, move || Maps::watch(pid, is_gone, bell));
+        let maps = watched.maps.map(watch);
         let takes = told.map(|told| thread().spawn_scoped(scope, move || watch::take(told, is_gone)));
         let status = live::wait(&mut child);
         is_gone.store(true, Ordering::Relaxed);

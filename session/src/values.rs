@@ -133,12 +133,12 @@ impl<'a> MeasuredRun<'a> {
         let clocks = Clocks::now();
         let command = run::command(target, name, args);
         live::pass_signals_on();
-        let watched = Watched { execs: true, maps, deaths: true };
         let (tells, later) = std::sync::mpsc::channel();
         let tell = move |module: &Instrumented| {
             module.recorded_values().into_iter().for_each(|code| drop(tells.send(code)));
         };
         let loader = Loader::new(&prepared, &arena, Some(Box::new(tell)));
+        let watched = Watched { execs: true, maps: maps.then(|| loader.bell()), deaths: true };
         let mut taker = Taker { collector, later };
         let (process, taken) = run::serve(&loader, &arena, false, || {
             take_during(

@@ -7,6 +7,8 @@ use program::{Image, Va};
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread::Thread;
 use std::time::Duration;
 
 /// What a thread has seen that watches until something is over, which is over.
@@ -48,6 +50,32 @@ pub(super) fn take(told: &Deaths, is_gone: &AtomicBool) {
     }
 }
 
+const SOON: Duration = Duration::from_micros(50);
+
+/// Says that a library is about to be loaded.
+#[derive(Default)]
+pub(crate) struct Bell {
+    has_rung: AtomicBool,
+    wakes: Mutex<Option<Thread>>,
+}
+
+impl Bell {
+    /// Rings.
+    pub(crate) fn ring(&self) {
+        self.has_rung.store(true, Ordering::Relaxed);
+        let wakes = self.wakes.lock().unwrap_or_else(PoisonError::into_inner);
+        wakes.iter().for_each(Thread::unpark);
+    }
+
+    fn has_rung(&self) -> bool {
+        self.has_rung.swap(false, Ordering::Relaxed)
+    }
+
+    fn wakes(&self, thread: Thread) {
+        *self.wakes.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
+    }
+}
+
 /// What was mapped in the process that was started, as far as it was seen: code of files, by its end.
 #[derive(Default)]
 pub(crate) struct Maps(BTreeMap<u64, Mapped>);
@@ -63,11 +91,12 @@ struct Mapped {
 
 impl Maps {
     /// Looks at process `pid` now and then, which does not hold it up, until it is gone, as `is_gone` may
-    /// say.
-    pub(super) fn watch(pid: u32, is_gone: &AtomicBool) -> Maps {
+    /// say; and whenever `bell` rings.
+    pub(super) fn watch(pid: u32, is_gone: &AtomicBool, bell: &Bell) -> Maps {
         let mut maps = Maps::default();
+        bell.wakes(std::thread::current());
         // Libraries are there soon, and short programs gone.
-        let mut pause = Duration::from_micros(50);
+        let mut pause = SOON;
         while let Some(text) =
             std::fs::read_to_string(format!("/proc/{pid}/maps")).ok().filter(|t| !t.is_empty())
         {
@@ -77,7 +106,7 @@ impl Maps {
             }
             maps.add(&text);
             std::thread::park_timeout(pause);
-            pause = (pause * 5 / 4).min(Duration::from_millis(100));
+            pause = if bell.has_rung() { SOON } else { (pause * 5 / 4).min(Duration::from_millis(100)) };
         }
         maps
     }
