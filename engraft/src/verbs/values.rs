@@ -70,7 +70,8 @@ pub struct Args {
     /// anything [default: all of the executable]: what integers are divided by, where indirect calls and
     /// jumps lead, how much string instructions and memcpy and its like take, which accesses of memory are
     /// not aligned
-    #[arg(long, value_name = "FUNCTION", num_args = 0..=1, require_equals = true, default_missing_value = "*")]
+    #[arg(long, value_name = "FUNCTION", num_args = 0..=1)]
+    #[arg(require_equals = true, default_missing_value = "*")]
     auto: Vec<String>,
     /// Which recording says what is hot [default: the newest one here of this build]
     #[arg(long, value_name = "REC")]

@@ -25,7 +25,8 @@ const SMALL: u64 = 16;
 const LEAST_DISTINCT: u64 = 16;
 /// Tables that are tried, by their numbers of entries: a result has one place in them.
 const TABLES: [usize; 4] = [16, 256, 1024, 4096];
-/// What a look into such a table takes, in seconds: a product, a comparison, a load.
+/// What a look into such a table is taken to cost, in seconds: a product, a comparison, a load. An estimate,
+/// of some cycles, as the next one is.
 const LOOK_S: f64 = 1.5e-9;
 /// What a look in vain takes besides: a wrong prediction, and the result is stored.
 const MISS_S: f64 = 6e-9;

@@ -216,6 +216,7 @@ impl Log {
                 }
             }
         }
+        all.calls.sort_by(|a, b| (a.asked, &a.function).cmp(&(b.asked, &b.function)));
         Ok(all)
     }
 }

@@ -127,6 +127,19 @@ proptest! {
     }
 }
 
+/// Tables come as functions are called; without the section of values, these are made of the rows.
+#[test]
+fn functions_are_in_the_order_of_their_names() {
+    let wide = || Some(field("result", Type::Integer { bytes: 16, is_signed: false }));
+    let table = |name: &str| Table { name: name.to_owned(), ..calls(Vec::new(), wide(), false) };
+    let row = |n: u64| (1, n, 0, 0, 0, vec![n, 0]);
+    let rows = [(0, row(1)), (1, row(1)), (0, row(2))];
+    let log = Log::open(write(vec![table("z"), table("a")], &rows, &[])).expect("it is one");
+    let values = log.expect("it has a log").values().expect("it is whole");
+    let got: Vec<(&str, u64)> = values.calls.iter().map(|of| (of.function.as_str(), of.n_results)).collect();
+    assert_eq!(got, [("a", 1), ("z", 2)]);
+}
+
 /// Whoever writes it may be killed: what was written is read, and it is said that something is missing.
 #[test]
 fn a_log_that_is_cut_off_is_read_up_to_there() {

@@ -386,7 +386,7 @@ fn indexed() -> impl Strategy<Value = Field> {
     let both = (base, index, prop_oneof![Just(1u8), Just(2), Just(4), Just(8)]);
     let both = prop_oneof![both, Just((None, Reg::general(13), 1)), Just((Some(RSP), Reg::general(9), 1))];
     (both, -16..16i32, prop_oneof![Just(4), Just(8)]).prop_map(|((base, index, factor), at, len)| {
-        // The caller's memory, 8 bytes from there: r9 takes it away again.
+        // The caller's memory: r9 is 0.
         let at = if base == Some(RSP) { 8 } else { 8 * at };
         Field::Indexed { base, index, factor, at, len }
     })
