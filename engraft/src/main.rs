@@ -11,7 +11,8 @@ use output::Answer;
 use std::ffi::OsString;
 use std::process::ExitCode;
 use verbs::{
-    cache, carry, convert, count, diff, doctor, help, instrument, matches, query, score, show, trace, values,
+    cache, carry, convert, count, diff, doctor, help, instrument, matches, query, rescue, score, show, trace,
+    values,
 };
 
 /// Profiles, compares and re-optimises x86-64 Linux programs from their binaries alone
@@ -63,6 +64,7 @@ enum Verb {
     Diff(diff::Args),
     Instrument(instrument::Args),
     Query(query::Args),
+    Rescue(rescue::Args),
     Cache(cache::Args),
     Doctor(doctor::Args),
     Help(help::Args),
@@ -206,6 +208,7 @@ fn run(cli: Cli) -> anyhow::Result<Answer> {
         Verb::Diff(args) => diff::run(&args),
         Verb::Instrument(args) => instrument::run(&args),
         Verb::Query(args) => query::run(&args),
+        Verb::Rescue(args) => rescue::run(&args),
         Verb::Cache(args) => cache::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
         Verb::Help(args) => help::run(&args, help::with_short_help(Cli::command())),

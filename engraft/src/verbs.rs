@@ -1,7 +1,10 @@
 //! The verbs, a file each: what the command line says, which library is asked, which view is filled.
 //!
+//! Not verbs: processes that run already, which several of them observe (`attached`).
+//!
 //! Not here: what views look like (crate `views`), and what several verbs read (`input`) or print (`output`).
 
+mod attached;
 pub mod cache;
 pub mod carry;
 pub mod convert;
@@ -12,6 +15,7 @@ pub mod help;
 pub mod instrument;
 pub mod matches;
 pub mod query;
+pub mod rescue;
 pub mod score;
 pub mod show;
 pub mod trace;

@@ -34,6 +34,7 @@ pub fn targets() -> Vec<(&'static str, Target, fn() -> Vec<Vec<u8>>)> {
     vec![
         ("image", image, seeds::programs),
         ("program", program, seeds::programs),
+        ("memory", memory, seeds::memories),
         ("rewrite", rewrite, seeds::rewritten),
         ("decode", decode, seeds::code),
         ("profile", profile, seeds::profiles),
@@ -100,6 +101,23 @@ pub fn image(bytes: &[u8]) {
 /// Any bytes as an ELF file, analysed: what the analysis promises holds.
 pub fn program(bytes: &[u8]) {
     if let Ok(image) = Image::parse(bytes.to_vec(), "fuzz") {
+        let violations = Program::analyze(image).verify();
+        assert!(violations.is_empty(), "{violations:?}");
+    }
+}
+
+/// Where the memory of a process begins that is made of any bytes.
+pub const MEMORY: u64 = 0x10_0000;
+
+/// Any bytes as what a process has of a module in memory: what the analysis promises holds.
+pub fn memory(bytes: &[u8]) {
+    let read = |at: LiveVa, to: &mut [u8]| {
+        let from = at.0.checked_sub(MEMORY).and_then(|from| usize::try_from(from).ok());
+        let there = from.and_then(|from| bytes.get(from..from.checked_add(to.len())?));
+        there.inspect(|there| to.copy_from_slice(there)).is_some()
+    };
+    let _where = Image::extent_in_memory(LiveVa(MEMORY), |_| None, &read);
+    if let Ok((image, _)) = Image::from_memory("fuzz", LiveVa(MEMORY), |_| None, &read) {
         let violations = Program::analyze(image).verify();
         assert!(violations.is_empty(), "{violations:?}");
     }

@@ -5,7 +5,7 @@ use matching::Map;
 use measure::recorded_points::{Scope, plan};
 use profile::recording::{self, Recording};
 use profile::{Edge, Format, ImageRef, Profile, write};
-use program::{FuncId, Program};
+use program::{FuncId, Image, Program};
 use trace::chunks::Codec;
 use trace::file::Sections;
 use trace::flow::{FlowGraphs, Module, Successors};
@@ -118,6 +118,24 @@ pub fn programs() -> Vec<Vec<u8>> {
         .collect()
 }
 
+/// The same as the dynamic linker finds them in memory, and a program that it has relocations for.
+pub fn memories() -> Vec<Vec<u8>> {
+    let mut all = programs();
+    all.push(compile(SOURCE, &["-O2", "-pie", "-fPIE", "-s"]));
+    let memory = |bytes: Vec<u8>| {
+        let image = Image::parse(bytes, "output").expect("gcc's output can be loaded");
+        let first = image.segments.first().expect("it loads something").range.start;
+        let mut memory = Vec::new();
+        for s in &image.segments {
+            let at = usize::try_from(s.range.start.since(first)).expect("it is small");
+            memory.resize(at.max(memory.len()), 0);
+            memory.extend(image.bytes_from(s.range.start).unwrap_or_default());
+        }
+        memory
+    };
+    all.into_iter().map(memory).collect()
+}
+
 /// Programs and a library with stubs, a switch, functions in data and calls of all kinds.
 pub fn rewritten() -> Vec<Vec<u8>> {
     let all = [&["-O2"][..], &["-O1", "-no-pie", "-s"], &["-O0", "-shared", "-fPIC", "-fcf-protection=full"]];
@@ -135,7 +153,8 @@ pub fn code() -> Vec<Vec<u8>> {
 
 /// What is recorded of the program, and words of a stream, which mean something but come in any order.
 fn recorded() -> (ModuleCode, Vec<u32>) {
-    let scope = Scope { libc: false, is_recorded: &|_| true, tells: &|_| false };
+    let not_moved = probe::Module::not_moved(&PROGRAM);
+    let scope = Scope { not_moved: &not_moved, libc: false, is_recorded: &|_| true, tells: &|_| false };
     let (_, code) = plan(&PROGRAM, 7, 0, scope, None).expect("it is small");
     let mut words = Vec::new();
     for n in 0..200u32 {

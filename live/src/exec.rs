@@ -70,7 +70,7 @@ impl Caught {
                 // It would not stop as it does by itself.
                 Some((_, Stop::Group)) => return Ok(None),
                 Some((_, Stop::Signal(which))) => signal = which,
-                Some((_, Stop::Interrupt)) => {}
+                Some((_, Stop::Interrupt | Stop::Clone)) => {}
             }
         };
         // To the end of the system call, from where its registers are its own.

@@ -13,12 +13,10 @@
 
 mod auxiliary;
 mod dynamic_linker;
-mod map_module;
-mod remote_calls;
 mod set_up;
 mod target;
 
-pub use map_module::SegmentsFile;
+pub use crate::give::SegmentsFile;
 pub(crate) use set_up::{Recording, set_up};
 pub use target::{Target, TargetError};
 

@@ -16,7 +16,7 @@ pub use exec_requests::Asking;
 pub use mailbox::Request;
 pub use streams::{Owner, Stream};
 
-use crate::process::Limits;
+use crate::process::{Limits, own_number};
 use crate::sys::SharedWord;
 use nix::errno::Errno;
 use nix::unistd::{Whence, lseek};
@@ -26,11 +26,11 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 
 const PAGE: u64 = 0x1000;
 /// What a recording's file is called, among what processes have mapped.
-const NAME: &str = "engraft";
+pub(crate) const NAME: &str = "engraft";
 /// What the kernel sets in the lock of a thread that died while it held it.
 const FUTEX_OWNER_DIED: u32 = 0x4000_0000;
 
@@ -47,6 +47,8 @@ pub struct Arena {
     mailbox: u64,
     room: Capacity,
     knows_namespace: bool,
+    /// The namespace in which its processes have their numbers, if it is another than ours.
+    namespace: OnceLock<u64>,
     /// Where the pages of streams are, and their chunks, if events are recorded.
     streams: Option<StreamsAt>,
 }
@@ -138,6 +140,20 @@ impl Arena {
         self.knows_namespace
     }
 
+    /// What process `pid`, which runs already, is called in the recording: its number where it is. By that,
+    /// all that it forks there can tell who is gone.
+    ///
+    /// # Errors
+    /// The kernel's, if it is gone.
+    pub(crate) fn name_of(&self, pid: i32) -> io::Result<i32> {
+        let (namespace, number) = own_number(pid)?;
+        if std::fs::metadata("/proc/self/ns/pid").is_ok_and(|ours| ours.ino() != namespace) {
+            self.file.write_all_at(&namespace.to_le_bytes(), offset!(Header, namespace))?;
+            self.namespace.get_or_init(|| namespace);
+        }
+        Ok(number)
+    }
+
     /// Makes room for `modules`: their keys, and how many counters each has; and for those that come later,
     /// which may need much.
     ///
@@ -150,9 +166,22 @@ impl Arena {
         Arena::with(modules, room, later)
     }
 
+    /// The same in `file`, which is empty memory of another process, whose modules these are.
+    ///
+    /// # Errors
+    /// The kernel's, if it has no memory for us.
+    pub fn create_in(file: File, modules: &[(u128, usize)]) -> io::Result<Arena> {
+        let area: u64 = modules.iter().map(|m| row_len(m.1)).sum();
+        let (room, later) = Limits::ours().room(area, LATER);
+        Arena::within(file, modules, room, later)
+    }
+
     fn with(modules: &[(u128, usize)], room: Capacity, later: u64) -> io::Result<Arena> {
         let fd = nix::sys::memfd::memfd_create(NAME, nix::sys::memfd::MFdFlags::empty())?;
-        let file = File::from(fd);
+        Arena::within(File::from(fd), modules, room, later)
+    }
+
+    fn within(file: File, modules: &[(u128, usize)], room: Capacity, later: u64) -> io::Result<Arena> {
         let area: u64 = modules.iter().map(|m| row_len(m.1)).sum();
         let mailbox = room.head_len();
         let exec_requests = mailbox + Mailbox::LEN;
@@ -173,8 +202,19 @@ impl Arena {
         );
         let state = Mutex::new(State { rows: Vec::new(), len, max_len: u64::MAX, mapped: len });
         let knows_namespace = namespace != 0;
-        let streams = None;
-        let arena = Arena { file, state, head, word, exec_requests, mailbox, room, knows_namespace, streams };
+        let (streams, namespace) = (None, OnceLock::new());
+        let arena = Arena {
+            file,
+            state,
+            head,
+            word,
+            exec_requests,
+            mailbox,
+            room,
+            knows_namespace,
+            namespace,
+            streams,
+        };
         // All of an area together: a process that has few maps little.
         let mut at = len;
         for &(key, n) in modules {

@@ -2,6 +2,7 @@
 //! ([`inherited`]), signals passed on to it ([`pass_on`]) or that end us ([`interrupts`]), its stops
 //! ([`stops`]), memory that other processes change ([`memory`]), and a few of their own.
 
+mod asked_to_end;
 mod inherited;
 mod interrupts;
 mod memory;
@@ -9,12 +10,16 @@ mod pass_on;
 mod signals;
 mod stops;
 
+pub use asked_to_end::{AskedToEnd, Over};
 pub use inherited::{is_output_closed, stop_at_exec};
 pub use interrupts::tidy_before_signals_end_us;
 pub use memory::{SharedBytes, SharedWord};
 pub use pass_on::{Ended, keep_signal, n_kept_signals, pass_signals_on, wait};
 pub use signals::{signal_name, signal_named};
-pub use stops::{Stop, is_gone, next_stop, send, to_next_call};
+pub use stops::{
+    Hurry, Stop, block_signals, blocked_signals, end_of, hurry, hurry_on, is_gone, next_stop, send,
+    set_registers, stop_of, to_next_call, vector_state,
+};
 
 use nix::libc;
 use nix::sys::signal::{SigHandler, Signal, signal};

@@ -25,7 +25,7 @@ use crate::edges::plan::{Often, Shape};
 use crate::edges::returns::Returns;
 use calls::Around;
 use function::FunctionPoints;
-use probe::{Event, EventAt, Module, Plan, Reached};
+use probe::{Event, EventAt, Module, NotMoved, Plan, Reached};
 use profile::Profile;
 use program::{BlockId, FuncId, Program};
 use std::collections::HashMap;
@@ -54,6 +54,8 @@ const BASES: u32 = 1 << 12;
 /// What of a module is recorded.
 #[derive(Clone, Copy)]
 pub struct Scope<'a> {
+    /// Why each function is not moved, by its number; `None` if it is.
+    pub not_moved: &'a [Option<NotMoved>],
     /// Whether the C library is recorded, too.
     pub libc: bool,
     /// Whether a function is, if it can be.
@@ -81,7 +83,7 @@ pub fn plan(
     scope: Scope<'_>,
     earlier: Option<&Profile>,
 ) -> Result<(Plan, ModuleCode), TooLarge> {
-    let not_moved = Module::not_moved(program);
+    let not_moved = scope.not_moved;
     // A stub is no function of the program's.
     let is_moved = |f: FuncId| {
         not_moved.get(f.index()).is_some_and(Option::is_none)

@@ -11,6 +11,7 @@ pub mod dynamic;
 pub mod file;
 pub mod lsda;
 pub mod program_headers;
+pub mod running;
 pub mod segments;
 pub mod symbols;
 pub mod unwind;

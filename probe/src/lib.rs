@@ -12,6 +12,7 @@
 pub mod arch;
 mod bytes;
 mod code;
+mod encoding;
 mod error;
 mod image;
 mod inserts;
@@ -31,6 +32,7 @@ pub use arch::snippet::{
 pub use arch::{NamedRegister, NoRegister};
 pub use error::{NotInFile, RewriteError};
 pub use image::file::Old;
+pub use image::running::{MovedInsn, MovedWord, Running, Stayed};
 pub use image::segments::{Segments, asking, file_key};
 pub use layout::code_map::{CodeMap, Reached};
 pub use layout::place::Room;

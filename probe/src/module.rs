@@ -15,6 +15,7 @@ use crate::arch::{ExecSite, Runtime};
 use crate::error::RewriteError;
 use crate::image::file::{self, Old};
 use crate::image::program_headers::Tables;
+use crate::image::running::{self, MovedWord, Running, Stayed};
 use crate::image::segments::{self, Segments, file_key, old_segments};
 use crate::image::symbols::{Moves, Span};
 use crate::image::unwind::{self, Unwind};
@@ -29,10 +30,10 @@ use crate::lower::{Lowered, Words};
 use crate::not_moved::NotMoved;
 use crate::patch::{Patch, joined};
 use crate::plan::Plan;
-use crate::select::springboard::Springboard;
+use crate::select::springboard::{Comes, Springboard};
 use crate::select::{Selection, jump_tables, movable, plt};
 use object::elf;
-use program::image::Kind;
+use program::image::{Kind, RelocationTo};
 use program::{FuncId, Program, Va};
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -54,8 +55,12 @@ pub struct Module<'a> {
     pub code_map: CodeMap,
     /// What gives threads their counters, if anything is counted.
     pub runtime: Option<Runtime>,
+    /// The byte that says whether a library has started, if anything is counted.
+    started: Option<Va>,
     new: NewSegments,
     key: u128,
+    /// Words of data that lead to moved code, in a process that runs.
+    moved_words: Vec<MovedWord>,
 }
 
 impl<'a> Module<'a> {
@@ -93,7 +98,13 @@ impl<'a> Module<'a> {
             let kept = |id| NotMoved::from_text(program.remark(id)?.not_moved.as_deref()?);
             return program.func_ids().map(kept).collect();
         }
-        match Module::build(program, &Plan::NULL, Room::Apart) {
+        Module::not_moved_in(program, Room::Apart)
+    }
+
+    /// The same of a whole file, where what is new of it goes into `room`: in a process that runs already,
+    /// more stay.
+    pub fn not_moved_in(program: &Program, room: Room) -> Vec<Option<NotMoved>> {
+        match Module::build(program, &Plan::NULL, room) {
             Ok(module) => module.not_moved,
             Err(_) => movable::find(program, &BTreeSet::new()).not_moved,
         }
@@ -120,7 +131,7 @@ impl<'a> Module<'a> {
         room: Room,
         unwind_refused: &BTreeSet<FuncId>,
     ) -> Result<Module<'a>, RewriteError> {
-        let selection = Selection::compute(program, plan, unwind_refused);
+        let selection = Selection::compute(program, plan, room.is_running(), unwind_refused);
         let lowered = Lowered::compute(program, plan, &selection)?;
         let pieces = piece::pieces(program, &selection, &lowered);
         let placement =
@@ -130,7 +141,11 @@ impl<'a> Module<'a> {
         let mut text = Text::link(program, plan, &placement, runtime.as_ref());
         let mut patches = Vec::new();
         if let Some(runtime) = &runtime {
-            append_runtime(program, runtime, &mut text, &mut patches);
+            text.fill_to(runtime.at);
+            text.bytes.extend(&runtime.bytes);
+            if !room.is_running() {
+                start_with(program, runtime, &mut patches);
+            }
         }
         let stubs = EntryStubs {
             program,
@@ -139,16 +154,23 @@ impl<'a> Module<'a> {
             entries: &lowered.entries,
         };
         for board in &selection.springboards {
-            let to = stubs.lead(board.at, &mut text);
+            let to = match board.comes {
+                Comes::In => stubs.lead(board.at, &mut text),
+                Comes::Back => stubs.lead_back(board.at, &mut text),
+            };
             board.write(program, to, &mut patches);
         }
-        patch_jump_tables(program, &selection, &placement, &mut patches)?;
-        let unwind = unwind_tables(program, &lowered.words, &placement, runtime.as_ref(), &mut patches);
+        let moved_words = patch_jump_tables(program, &selection, &placement, room, &mut patches)?;
+        let unwind = unwind_tables(program, &lowered.words, &placement, runtime.as_ref());
+        let unwind = match room.is_running() {
+            true => unwind,
+            false => name_moved(program, &placement, unwind, &mut patches),
+        };
         patches.sort_by_key(|p| p.at);
         patches.dedup_by(|a, b| a.at == b.at && a.new == b.new); // entries that two tables share
 
         let starts: Vec<Va> = placement.pieces.iter().map(|p| p.at).collect();
-        let Placement { counters, tables, moved, .. } = placement;
+        let Placement { counters, tables, moved, started, .. } = placement;
         let Selection { not_moved, springboards, .. } = selection;
         let Lowered { words, stub_calls, .. } = lowered;
         Ok(Module {
@@ -159,8 +181,10 @@ impl<'a> Module<'a> {
             words,
             code_map: CodeMap::new(moved, reached, stub_calls, pieces, &starts),
             runtime,
+            started,
             new: NewSegments { counters, text, tables, unwind, notes: None },
             key,
+            moved_words,
         })
     }
 
@@ -232,6 +256,36 @@ impl<'a> Module<'a> {
         file::write(&self.program.image, &self.new, &self.patches, &poisoned, moves, entry)
     }
 
+    /// What a process that runs already is given of it beside its segments; of a module that was made for
+    /// one.
+    pub fn to_running(&self) -> Running {
+        let is_moved = |id: FuncId| self.not_moved.get(id.index()).is_some_and(Option::is_none);
+        let (old_at, text) = (self.old_segments().start, &self.new.text);
+        let why = |id: FuncId| {
+            // Nobody asks for stubs.
+            let why = self.not_moved.get(id.index()).copied().flatten()?;
+            if why == NotMoved::PltStub {
+                return None;
+            }
+            let function = self.program.function(id);
+            Some(Stayed { at: function.entry.0, name: function.name(), why: why.to_string() })
+        };
+        let mut running = Running {
+            old_at: old_at.0,
+            words: self.moved_words.clone(),
+            insns: running::insns(self.program, &is_moved, &self.code_map, (old_at, text.at)),
+            routines: self.runtime.as_ref().map_or_else(Vec::new, |r| running::routines(r, text.at)),
+            taken_over: self.runtime.as_ref().map(|r| r.taken_over.0),
+            boards: running::boards(&self.springboards, old_at),
+            n_moved: self.program.func_ids().filter(|id| is_moved(*id)).count() as u64,
+            stayed: self.program.func_ids().filter_map(why).collect(),
+            ..Running::default()
+        };
+        (running.ways_back, running.returns) =
+            running::ways_back(self.program, &running, &self.springboards, (old_at, &text.bytes));
+        running
+    }
+
     fn spans(&self) -> impl Iterator<Item = Span> {
         self.code_map.ranges().map(|(old, new)| Span { old: old.clone(), new: new.clone() })
     }
@@ -250,6 +304,7 @@ impl<'a> Module<'a> {
             counters_at: self.new.counters.start.0,
             old: old.start.0..old.end.0,
             runtime_at: self.runtime.as_ref().map(|r| r.at.0),
+            started_at: self.started.map(|at| at.0),
             text_at: self.new.text.at.0,
             text_len: self.new.text.bytes.len() as u64,
             text: self.new.text.bytes.clone(),
@@ -279,10 +334,8 @@ fn runtime_for(program: &Program, key: u128, lowered: &Lowered, placement: &Plac
     if lowered.has_events { runtime.with_events() } else { runtime }
 }
 
-/// Puts the runtime behind the code, and has a library's DT_INIT lead there.
-fn append_runtime(program: &Program, runtime: &Runtime, text: &mut Text, patches: &mut Vec<Patch>) {
-    text.fill_to(runtime.at);
-    text.bytes.extend(&runtime.bytes);
+/// Has a library's DT_INIT lead to the runtime.
+fn start_with(program: &Program, runtime: &Runtime, patches: &mut Vec<Patch>) {
     if program.image.kind == Kind::SharedObject
         && let Some((row, _)) = dynamic::init_slot(program)
     {
@@ -291,13 +344,15 @@ fn append_runtime(program: &Program, runtime: &Runtime, text: &mut Text, patches
     }
 }
 
-/// Has the jump tables of moved functions lead to moved blocks.
+/// Has the jump tables of moved functions lead to moved blocks. In a process that runs, words that its linker
+/// has relocated already change themselves: those are given back.
 fn patch_jump_tables(
     program: &Program,
     selection: &Selection,
     placement: &Placement<'_>,
+    room: Room,
     patches: &mut Vec<Patch>,
-) -> Result<(), RewriteError> {
+) -> Result<Vec<MovedWord>, RewriteError> {
     let mut relocations = Vec::new();
     for table in &selection.jump_tables {
         let inside = |old| placement.inside(old);
@@ -307,26 +362,43 @@ fn patch_jump_tables(
     }
     relocations.sort_unstable();
     relocations.dedup();
+    if room.is_running() {
+        patches.retain(|patch| relocations.binary_search_by_key(&patch.at, |r| r.0).is_err());
+        let word = |&(at, new): &(Va, Va)| match program.image.relocation_at(at)?.to {
+            RelocationTo::Address(old) => Some(MovedWord { at: at.0, old: old.0, new: new.0 }),
+            _ => None,
+        };
+        return Ok(relocations.iter().filter_map(word).collect());
+    }
     dynamic::patch_relocations(program, &relocations, patches).ok_or_else(|| {
         RewriteError::headers(&program.image, "the relocations of a jump table were not found")
-    })
+    })?;
+    Ok(Vec::new())
 }
 
-/// The unwind tables of moved code, and behind them names for it, which the dynamic section is to lead to.
+/// The unwind tables of moved code.
 fn unwind_tables(
     program: &Program,
     words: &Words,
     placement: &Placement<'_>,
     runtime: Option<&Runtime>,
-    patches: &mut Vec<Patch>,
 ) -> Unwind {
     let at = placement.tables.plus(PAGE);
     let counts_indirect = words.indirect_calls.as_ref().is_some_and(|c| !c.sites.is_empty());
     let direct = placement.plt_direct.range();
-    let mut unwind = unwind::build(&program.image, &placement.pieces, runtime, counts_indirect, direct, at);
+    unwind::build(&program.image, &placement.pieces, runtime, counts_indirect, direct, at)
+}
+
+/// Puts names for moved code behind its unwind tables, which the dynamic section is to lead to.
+fn name_moved(
+    program: &Program,
+    placement: &Placement<'_>,
+    mut unwind: Unwind,
+    patches: &mut Vec<Patch>,
+) -> Unwind {
     let span = |p: &Placed<'_>| Span { old: p.piece.range.clone(), new: p.range() };
     let spans: Vec<Span> = placement.pieces.iter().map(span).collect();
     let moves = Moves { spans: &spans, blocks: &placement.moved };
-    dynamic::name_moved(program, moves, at, &mut unwind.bytes, patches);
+    dynamic::name_moved(program, moves, placement.tables.plus(PAGE), &mut unwind.bytes, patches);
     unwind
 }

@@ -31,11 +31,13 @@ pub enum NotMoved {
     Restartable,
     /// Its unwind table holds what we do not know, so moved code would have none.
     Unwind,
+    /// It calls what acts by where it is called from, which must be a module that ld.so has loaded.
+    KnowsCaller,
 }
 
 impl NotMoved {
     /// All reasons.
-    const ALL: [NotMoved; 12] = [
+    const ALL: [NotMoved; 13] = [
         NotMoved::PltStub,
         NotMoved::Uncertain,
         NotMoved::Incomplete,
@@ -48,6 +50,7 @@ impl NotMoved {
         NotMoved::Strange,
         NotMoved::Restartable,
         NotMoved::Unwind,
+        NotMoved::KnowsCaller,
     ];
 
     /// The reason that a recording kept as `text`; one that only another version knows is none of ours.
@@ -71,6 +74,7 @@ impl fmt::Display for NotMoved {
             NotMoved::Strange => "most of the program is found by its looks alone",
             NotMoved::Restartable => "restartable sequence (rseq)",
             NotMoved::Unwind => "unwind table not understood",
+            NotMoved::KnowsCaller => "calls dlsym, which acts by who calls it",
         })
     }
 }
@@ -85,7 +89,7 @@ mod tests {
             assert_eq!(why as usize, n, "a reason is missing before {why:?}");
             assert_eq!(NotMoved::from_text(&why.to_string()), Some(why));
         }
-        assert_eq!(NotMoved::ALL.len(), NotMoved::Unwind as usize + 1, "the last reason is missing");
+        assert_eq!(NotMoved::ALL.len(), NotMoved::KnowsCaller as usize + 1, "the last reason is missing");
         assert_eq!(NotMoved::from_text("another"), None);
     }
 }

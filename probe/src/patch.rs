@@ -6,18 +6,20 @@
 use crate::arch::emit;
 use crate::bytes::set_distance;
 use program::{Program, Va};
-use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
+
+/// Bytes of a patch: a jump takes five, and of a large module there are a hundred thousand.
+pub type PatchBytes = SmallVec<[u8; 8]>;
 
 /// Bytes of the old module that change.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Patch {
     /// Where.
-    #[serde(with = "address")]
     pub at: Va,
     /// What was there.
-    pub old: Vec<u8>,
+    pub old: PatchBytes,
     /// What is there now; as long.
-    pub new: Vec<u8>,
+    pub new: PatchBytes,
 }
 
 /// A module's memory, by its own addresses: a copy of its file, or that of a process that is stopped.
@@ -55,10 +57,11 @@ impl Patch {
     ///
     /// # Panics
     /// If the file has not all of these bytes: who plans a patch has read what it is to change.
-    pub(crate) fn of(program: &Program, at: Va, new: Vec<u8>) -> Patch {
+    pub(crate) fn of(program: &Program, at: Va, new: impl Into<PatchBytes>) -> Patch {
+        let new = new.into();
         let old = program.image.bytes_in(&(at..at.plus(new.len() as u64)));
         let old = old.unwrap_or_else(|| panic!("the file has no {} bytes at {at} to change", new.len()));
-        Patch { at, old: old.to_vec(), new }
+        Patch { at, old: old.into(), new }
     }
 
     /// A jump to `to` at `at`.
@@ -109,27 +112,13 @@ pub(crate) fn joined(patches: &[Patch]) -> Vec<Patch> {
     for p in patches {
         match out.last_mut() {
             Some(last) if last.at.plus(last.old.len() as u64) == p.at => {
-                last.old.extend(&p.old);
-                last.new.extend(&p.new);
+                last.old.extend_from_slice(&p.old);
+                last.new.extend_from_slice(&p.new);
             }
             _ => out.push(p.clone()),
         }
     }
     out
-}
-
-/// An address as a number.
-mod address {
-    use program::Va;
-    use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer};
-
-    pub fn serialize<S: Serializer>(at: &Va, to: S) -> Result<S::Ok, S::Error> {
-        at.0.serialize(to)
-    }
-
-    pub fn deserialize<'d, D: Deserializer<'d>>(from: D) -> Result<Va, D::Error> {
-        u64::deserialize(from).map(Va)
-    }
 }
 
 #[cfg(test)]
@@ -166,9 +155,9 @@ mod tests {
             let mut made = Vec::new();
             for (at, new) in changes {
                 let Some(old) = memory.0.get(at..at + new.len()) else { continue };
-                let patch = Patch { at: Va(at as u64), old: old.to_vec(), new };
+                let patch = Patch { at: Va(at as u64), old: old.into(), new: new.into() };
                 prop_assert_eq!(patch.apply(&mut memory), Ok(()));
-                prop_assert_eq!(&memory.0[at..at + patch.new.len()], &patch.new);
+                prop_assert_eq!(&memory.0[at..at + patch.new.len()], &patch.new[..]);
                 made.push(patch);
             }
             for patch in made.iter().rev() {
@@ -182,21 +171,21 @@ mod tests {
     fn nothing_is_written_over_what_is_not_known() {
         let mut memory = Bytes(vec![1, 2, 3, 4]);
         let before = memory.clone();
-        let patch = Patch { at: Va(1), old: vec![2, 9], new: vec![7, 8] };
+        let patch = Patch { at: Va(1), old: [2, 9][..].into(), new: [7, 8][..].into() };
         let refused = Err(PatchError::Unexpected { at: Va(1) });
         assert_eq!(patch.check(&memory), refused);
         assert_eq!(patch.apply(&mut memory), refused);
         assert_eq!(patch.undo(&mut memory), refused);
-        let outside = Patch { at: Va(3), old: vec![4, 5], new: vec![6, 7] };
+        let outside = Patch { at: Va(3), old: [4, 5][..].into(), new: [6, 7][..].into() };
         assert_eq!(outside.apply(&mut memory), Err(PatchError::Memory("not there")));
         assert_eq!(memory, before);
     }
 
     #[test]
     fn patches_without_a_gap_are_one() {
-        let patch = |at, byte| Patch { at: Va(at), old: vec![0], new: vec![byte] };
+        let patch = |at, byte| Patch { at: Va(at), old: [0][..].into(), new: [byte][..].into() };
         let all = joined(&[patch(1, 1), patch(2, 2), patch(4, 4)]);
-        let want = [Patch { at: Va(1), old: vec![0, 0], new: vec![1, 2] }, patch(4, 4)];
+        let want = [Patch { at: Va(1), old: [0, 0][..].into(), new: [1, 2][..].into() }, patch(4, 4)];
         assert_eq!(all, want);
     }
 }

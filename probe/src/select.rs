@@ -15,7 +15,7 @@ use crate::plan::Plan;
 use jump_tables::MovedTable;
 use movable::Movable;
 use program::{FuncId, Program, Va};
-use springboard::Springboard;
+use springboard::{InProgress, Springboard};
 use std::collections::BTreeSet;
 
 /// What is moved, and how control comes to it.
@@ -31,20 +31,29 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// What of `program` is moved for `plan`; not the functions in `unwind_refused`, whose unwind tables
-    /// could not be taken over.
-    pub fn compute(program: &Program, plan: &Plan, unwind_refused: &BTreeSet<FuncId>) -> Selection {
+    /// What of `program` is moved for `plan`, if `is_running` in a process that runs; not the functions in
+    /// `unwind_refused`, whose unwind tables could not be taken over.
+    pub fn compute(
+        program: &Program,
+        plan: &Plan,
+        is_running: bool,
+        unwind_refused: &BTreeSet<FuncId>,
+    ) -> Selection {
+        let running = is_running.then(|| InProgress::find(program));
         let mut movable = movable::find(program, unwind_refused);
+        if is_running {
+            movable::keep_known_callers(program, &mut movable);
+        }
         let address_taken = springboard::addresses(program, &mut movable);
         // Probes of a plan would push a stub's jump to where its unwind rule says something else.
         let release = |movable: &mut Movable| {
             plan.probes.is_empty() && plt::release(program, &address_taken, unwind_refused, movable)
         };
         release(&mut movable);
-        let mut springboards = springboard::plan(program, &address_taken, &mut movable);
+        let mut springboards = springboard::plan(program, &address_taken, running.as_ref(), &mut movable);
         if release(&mut movable) {
             // There was no room for one of their callers.
-            springboards = springboard::plan(program, &address_taken, &mut movable);
+            springboards = springboard::plan(program, &address_taken, running.as_ref(), &mut movable);
         }
         let Movable { not_moved, mut jump_tables } = movable;
         jump_tables.retain(|t| not_moved.get(t.func.index()).is_some_and(Option::is_none));

@@ -50,7 +50,8 @@ pub fn listing(code: &[u8], at: Va, note: impl Fn(usize, usize) -> String) -> St
 /// What is put into `func`: block and spot, the code, and what its distances lead to.
 pub fn inserts(program: &Program, plan: &crate::Plan, func: FuncId) -> String {
     use crate::code::Insert;
-    let selection = crate::select::Selection::compute(program, plan, &std::collections::BTreeSet::new());
+    let selection =
+        crate::select::Selection::compute(program, plan, false, &std::collections::BTreeSet::new());
     assert_eq!(selection.not_moved[func.index()], None);
     let lowered = crate::lower::Lowered::compute(program, plan, &selection).expect("it can be put there");
     let entry = program.function(func).entry;
@@ -106,4 +107,15 @@ pub fn binutils(tool: &str, options: &[&str], file: &[u8]) -> String {
     assert_eq!(String::from_utf8_lossy(&said.stderr), "");
     assert!(said.status.success(), "{tool}: {}", said.status);
     String::from_utf8(said.stdout).expect("text")
+}
+
+/// What a program that we have written does. As long as another test's child has the file open for writing, from
+/// before its `exec`, it cannot be run ("Text file busy").
+pub fn output(command: &mut std::process::Command) -> std::process::Output {
+    loop {
+        match command.output() {
+            Err(err) if err.kind() == std::io::ErrorKind::ExecutableFileBusy => std::thread::yield_now(),
+            done => return done.expect("it runs"),
+        }
+    }
 }

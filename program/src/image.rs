@@ -15,6 +15,7 @@ mod elf;
 mod exports;
 mod go;
 mod headers;
+mod memory;
 mod plt;
 mod restartable;
 #[cfg(test)]
@@ -23,9 +24,10 @@ mod unwind;
 
 pub use dynamic::is_libc_file;
 pub use exports::exports;
+pub use memory::Read;
 pub use restartable::{Restartable, RestartableSequences};
 
-use crate::addr::{FileOff, Va};
+use crate::addr::{FileOff, LiveVa, Va};
 use crate::recorded_lines::RecordedLines;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -73,6 +75,16 @@ pub enum LoadError {
         /// Where that part should be.
         at: FileOff,
     },
+    /// A module of a process, of which a part is not in memory.
+    #[error("{name} cannot be read from memory: {what} at {at}")]
+    NotInMemory {
+        /// The module.
+        name: String,
+        /// Which part.
+        what: String,
+        /// Where that part should be.
+        at: LiveVa,
+    },
 }
 
 /// What a file starts with, in words: text as text, anything else as what it is known for.
@@ -103,6 +115,9 @@ impl LoadError {
                 Some("copy or build the file again; `readelf -lS` shows what is left of it")
             }
             Self::NotElf { .. } => Some("name the executable or shared object itself"),
+            Self::NotInMemory { .. } => {
+                Some("the process may have ended or unmapped it meanwhile: try again")
+            }
             Self::Unsupported { .. } => Some("`file` tells what it is; link object files first"),
             _ => None,
         }
@@ -329,10 +344,14 @@ pub struct Image {
     /// The dynamic linker it asks for.
     pub interpreter: Option<PathBuf>,
     unwind_tables: Vec<Range<Va>>,
+    /// Without sections: where the linker's other tables are, which hold no pointers to code of ours.
+    linkers_tables: Vec<Range<Va>>,
     code: Vec<Range<Va>>,
     bytes: Vec<u8>,
     /// If these are not the bytes of the file, but of some functions: where they belong.
     kept: Option<Kept>,
+    /// Whether these are not the bytes of a file, but what a process has of it in memory.
+    is_of_memory: bool,
 }
 
 /// What a recording kept of an image, beside its head.
@@ -377,9 +396,11 @@ impl Image {
             debug_file: None,
             interpreter: None,
             unwind_tables: Vec::new(),
+            linkers_tables: Vec::new(),
             code,
             bytes,
             kept: Some(kept),
+            is_of_memory: false,
         }
     }
 
@@ -406,6 +427,11 @@ impl Image {
         self.segment_at(at).is_some_and(|s| !s.writable) || self.relro.iter().any(|r| r.contains(&at))
     }
 
+    /// Whether it was read from a process's memory: then it has no sections, and offsets are not the file's.
+    pub fn is_of_memory(&self) -> bool {
+        self.is_of_memory
+    }
+
     /// The file's bytes, as they were when it was loaded; of an excerpt, the code that was kept.
     pub fn file_bytes(&self) -> &[u8] {
         &self.bytes
@@ -413,6 +439,9 @@ impl Image {
 
     /// The bytes that the section of this name has in the file, also one that is not loaded.
     pub fn section_in_file(&self, name: &str) -> Option<&[u8]> {
+        if self.is_of_memory {
+            return None;
+        }
         let headers = headers::headers(&self.bytes, &self.name, true).ok()?;
         headers::section_bytes(&self.bytes, headers.section(name)?)
     }
@@ -479,6 +508,19 @@ impl Image {
     /// The tables that `unwind` was read from: their addresses and bytes.
     pub fn unwind_tables(&self) -> Vec<(Va, &[u8])> {
         self.unwind_tables.iter().filter_map(|r| Some((r.start, self.bytes_in(r)?))).collect()
+    }
+
+    /// Those parts of `range` in which the linker's tables are not.
+    pub(crate) fn without_linkers_tables(&self, range: Range<Va>) -> Vec<Range<Va>> {
+        let mut parts = Vec::new();
+        let mut at = range.start;
+        for table in self.linkers_tables.iter().filter(|t| t.start < range.end && range.start < t.end) {
+            parts.push(at..table.start.max(at));
+            at = at.max(table.end);
+        }
+        parts.push(at..range.end.max(at));
+        parts.retain(|part| part.start < part.end);
+        parts
     }
 
     /// Runs of code, by address: executable sections, or executable segments where there are no sections.

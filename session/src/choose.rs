@@ -189,13 +189,7 @@ impl ModuleFilter {
         {
             return Ok(());
         }
-        let text = |word: &Word| match word {
-            Word::All => "all".to_owned(),
-            Word::Executable => "exe".to_owned(),
-            Word::Named(name, _) => name.clone(),
-        };
-        let file = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        Err(NoneWanted { wanted: self.0.iter().map(text).collect(), there: modules().map(file).collect() })
+        Err(NoneWanted::of(self, modules()))
     }
 }
 
@@ -224,6 +218,18 @@ pub struct NoneWanted {
 }
 
 impl NoneWanted {
+    /// None of the modules that are `there` is `wanted`.
+    pub(crate) fn of<'p>(wanted: &ModuleFilter, there: impl IntoIterator<Item = &'p Path>) -> NoneWanted {
+        let text = |word: &Word| match word {
+            Word::All => "all".to_owned(),
+            Word::Executable => "exe".to_owned(),
+            Word::Named(name, _) => name.clone(),
+        };
+        let file = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let there = there.into_iter().map(file).collect();
+        NoneWanted { wanted: wanted.0.iter().map(text).collect(), there }
+    }
+
     /// What can be done about it.
     pub fn hint(&self) -> String {
         format!("there are {}; * stands for anything", self.there.join(", "))

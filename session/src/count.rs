@@ -7,7 +7,8 @@ use crate::loader::{Loaded, Loader};
 use crate::messages::{Done, Warning};
 use crate::module::{Instrumented, written_path};
 use crate::prepare::{PrepareError, Prepared};
-use crate::run::{self, Process, RunError, Watched};
+use crate::run::{self, Maps, Process, RunError, Watched};
+use crate::store::Store;
 use indirect_calls::IndirectCalls;
 use live::{Arena, Death, Deaths, KernelReport, StoppedThreads, Target};
 use measure::Placement;
@@ -187,12 +188,7 @@ impl<'a> CountedRun<'a> {
     /// The `profiles` of its modules, as they were collected, with what a recording keeps of the code of
     /// each: nothing, if its file is not any more what was counted.
     pub fn with_code(&self, profiles: Vec<Profile>) -> Vec<recording::Module> {
-        let store = self.prepared.store;
-        let kept = |(module, profile): (&Instrumented, Profile)| {
-            let code = module.code_that_ran(store, &profile);
-            recording::Module::new(profile, code.as_ref())
-        };
-        self.modules().into_par_iter().zip(profiles).map(kept).collect()
+        with_code(self.prepared.store, self.modules(), profiles)
     }
 
     /// What is to be known of the modules that came while it ran.
@@ -220,18 +216,16 @@ impl<'a> CountedRun<'a> {
             Ok((self.arena.stops()?, stopped, ends))
         })();
         let (stops, stopped, ends) = ended.map_err(CountError::Arena)?;
-        let n = if per_thread { n_threads } else { 0 };
-        let mut threads = vec![Vec::new(); usize::try_from(n).expect("what is in memory can be counted")];
-        let mut profiles = Vec::new();
-        for module in &modules {
-            let counts =
-                ModuleCounts { module, all: &modules, stops: &stops, stopped: &stopped, ends: &ends };
-            let (profile, is_long) = counts.collect(self, n_threads, &mut threads)?;
-            if self.prepared.asked.placement == Placement::Edges {
-                self.prepared.store.keep_run(module.key, is_long, &profile);
-            }
-            profiles.push(profile);
-        }
+        let counts = Counts {
+            modules: &modules,
+            arena: &self.arena,
+            maps: &self.process.maps,
+            stops: &stops,
+            stopped: &stopped,
+            ended_at: &ends.stops,
+        };
+        let keeps = self.prepared.asked.placement == Placement::Edges;
+        let (profiles, threads) = counts.collect(per_thread, keeps.then_some(self.prepared.store))?;
         self.prepared.store.trim();
         let warnings = self.doubts().map_err(CountError::Arena)?;
         Ok(Collected { profiles, threads, n_threads, warnings })
@@ -254,14 +248,71 @@ impl<'a> CountedRun<'a> {
     }
 }
 
+/// What is known of the counters of all modules, but for their counts.
+pub(crate) struct Counts<'a> {
+    pub(crate) modules: &'a [&'a Instrumented],
+    pub(crate) arena: &'a Arena,
+    pub(crate) maps: &'a Maps,
+    /// What was written down of blocks that were left in the middle.
+    pub(crate) stops: &'a [u8],
+    pub(crate) stopped: &'a StoppedThreads,
+    /// By module: offsets in its moved code where a signal ended a thread.
+    pub(crate) ended_at: &'a [(u128, u64)],
+}
+
+impl Counts<'_> {
+    /// The profile of each module, and if `per_thread`, those of each thread. How modules ran is kept in
+    /// `store`, if there is one.
+    ///
+    /// # Errors
+    /// If the memory shared with the program cannot be read.
+    pub(crate) fn collect(
+        &self,
+        per_thread: bool,
+        store: Option<&Store>,
+    ) -> Result<(Vec<Profile>, Vec<Vec<Profile>>), CountError> {
+        let Counts { modules, arena, maps, stops, stopped, ended_at } = *self;
+        let n_threads = arena.n_areas().map_err(CountError::Arena)?;
+        let n = if per_thread { n_threads } else { 0 };
+        let mut threads = vec![Vec::new(); usize::try_from(n).expect("what is in memory can be counted")];
+        let mut profiles = Vec::new();
+        for module in modules {
+            let counts = ModuleCounts { module, all: modules, arena, maps, stops, stopped, ended_at };
+            let (profile, is_long) = counts.collect(n_threads, &mut threads)?;
+            if let Some(store) = store {
+                store.keep_run(module.key, is_long, &profile);
+            }
+            profiles.push(profile);
+        }
+        Ok((profiles, threads))
+    }
+}
+
+/// What a recording keeps of the code of `modules`, each with its profile: nothing of one whose file is not
+/// any more what was counted.
+pub(crate) fn with_code(
+    store: &Store,
+    modules: Vec<&Instrumented>,
+    profiles: Vec<Profile>,
+) -> Vec<recording::Module> {
+    let kept = |(module, profile): (&Instrumented, Profile)| {
+        let code = module.code_that_ran(store, &profile);
+        recording::Module::new(profile, code.as_ref())
+    };
+    modules.into_par_iter().zip(profiles).map(kept).collect()
+}
+
 /// What is known of the counters of a module, but for their counts.
 struct ModuleCounts<'a> {
     module: &'a Instrumented,
     all: &'a [&'a Instrumented],
+    arena: &'a Arena,
+    maps: &'a Maps,
     /// What was written down of blocks that were left in the middle.
     stops: &'a [u8],
     stopped: &'a StoppedThreads,
-    ends: &'a Ends,
+    /// By module: offsets in its moved code where a signal ended a thread.
+    ended_at: &'a [(u128, u64)],
 }
 
 impl ModuleCounts<'_> {
@@ -273,16 +324,11 @@ impl ModuleCounts<'_> {
 
     /// The module's profile, and whether it ran long; adds those of its threads to `threads`, if there are
     /// any.
-    fn collect(
-        &self,
-        run: &CountedRun<'_>,
-        n_threads: u64,
-        threads: &mut [Vec<Profile>],
-    ) -> Result<(Profile, bool), CountError> {
-        let (module, arena) = (self.module, &run.arena);
+    fn collect(&self, n_threads: u64, threads: &mut [Vec<Profile>]) -> Result<(Profile, bool), CountError> {
+        let (module, arena) = (self.module, self.arena);
         let n = module.notes.n_counters();
         let mut all = vec![0u64; n];
-        let mut calls = IndirectCalls::of(module, self.all, arena, &run.process.maps);
+        let mut calls = IndirectCalls::of(module, self.all, arena, self.maps);
         for k in 0..n_threads {
             // One area at a time: of large modules, many together do not fit into memory.
             let index = usize::try_from(k).expect("what is in memory can be counted");
@@ -303,7 +349,7 @@ impl ModuleCounts<'_> {
         }
         let rows = arena.rows(module.key).into_iter();
         let by_handlers = rows.flat_map(|row| measure::raw_recording::stops(self.stops, row));
-        let by_signals = self.ends.stops.iter().filter(|(key, _)| *key == module.key).map(|(_, at)| (*at, 1));
+        let by_signals = self.ended_at.iter().filter(|(key, _)| *key == module.key).map(|(_, at)| (*at, 1));
         let stops: Vec<_> = by_handlers.chain(by_signals).collect();
         let mut profile = self.profile(&all, &stops, self.stopped.n);
         calls.tell(&mut profile);

@@ -50,6 +50,7 @@ pub fn checks(search: &OsStr, cache: Option<&Path>, temporary: &Path) -> Vec<Che
         check("counting a program (`true`)", "count", tried(try_out(search, temporary))),
         check("recording a program (`true`)", "trace", tried(try_recording(search, temporary))),
         check("following programs that are started", "count --follow", tracing()),
+        check("attaching to programs that run", "count -p trace -p values -p", attaching()),
         spare("being told where signals end threads", "count trace", deaths()),
         spare("keeping rewritten modules", "count trace", tried(cache_folder(cache, temporary))),
     ]
@@ -106,6 +107,13 @@ fn tracing() -> Result<String, String> {
         Ok(scope) => Ok(format!("a parent may trace its child ({} is {scope})", path.display())),
         Err(_) => Ok("ptrace is not restricted by Yama".to_owned()),
     }
+}
+
+/// Who may be attached to; and what cannot be seen of a program before, but has to be known of it.
+fn attaching() -> Result<String, String> {
+    let caution = "code is changed in place, so a program that checks its own code sees that it differs \
+                   meanwhile: one that ends itself for that must not be attached to";
+    tracing().map(|who| format!("{who}; {caution}"))
 }
 
 /// Why something that was tried does not work.

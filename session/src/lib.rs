@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod attach;
 mod choose;
 mod count;
 mod died;
@@ -30,11 +31,16 @@ mod machine;
 mod messages;
 mod module;
 mod prepare;
+mod process;
 mod record;
 mod run;
 mod store;
 mod values;
 
+pub use attach::{
+    Attached, AttachedRun, CountedWhile, MeasuredWhile, ReadyProcess, RecordedWhile, RunningError,
+    RunningProgram, Taking,
+};
 pub use choose::{FunctionFilter, Glob, ModuleFilter, NoneWanted, Spellings, is_system_file};
 pub use count::{Collected, CountError, CountedRun, OtherPrograms};
 pub use died::{Died, Place};
@@ -48,6 +54,7 @@ pub use module::{
     refuse_known_by_address, refuse_sanitized, written_path,
 };
 pub use prepare::{Modules, PrepareError, Prepared};
+pub use process::{FileState, ProcessImage, ProcessModule, ProcessModuleError, ProcessModules, Whence};
 pub use record::{Forecast, Recordable, Recorded, RecordedRun};
 pub use run::RunError;
 pub use store::{CACHE_LIMIT, Kept, Store, StoreError, cached, clear_cache};

@@ -194,7 +194,7 @@ impl<'a> Loader<'a> {
         let Prepared { store, wanted, asked, modules, .. } = self.prepared;
         let file = request.file();
         let real = file.canonicalize().ok()?;
-        if !wanted.has_library(&request.path) || !asked.concerns(&file) {
+        if !wanted.has_library(&request.path) || !asked.concerns(&file, &file) {
             let asks = asked.follows && is_system_file(&request.path) && is_elf(&file);
             return if asks { module::asking(store, &file).ok().flatten() } else { None };
         }
@@ -209,7 +209,9 @@ impl<'a> Loader<'a> {
             return None;
         }
         let made = |turn| module::library(store, &file, &real, Recipe { turn, ..self.prepared.recipe() });
-        let is_apart = |one: &Instrumented| one.is_told_apart(modules.iter().chain(&state.loaded.modules));
+        let is_apart = |(one, _): &(Instrumented, PathBuf)| {
+            one.is_told_apart(modules.iter().chain(&state.loaded.modules))
+        };
         let (module, given) = match made(0).and_then(|first| module::told_apart(first, is_apart, made)) {
             Ok(made) => made,
             Err(err) => {

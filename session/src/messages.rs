@@ -83,6 +83,13 @@ pub enum Warning {
         /// What was not done to it.
         done: Done,
     },
+    /// Processes that came were not observed.
+    Missed {
+        /// How many.
+        n: usize,
+        /// What was not done to them.
+        done: Done,
+    },
     /// Processes run on.
     StillRun {
         /// How many.
@@ -123,6 +130,12 @@ impl fmt::Display for Warning {
             ),
             Warning::BecameAnother { program, done } => {
                 write!(f, "it became another program, {}, which was not {done}", program.display())
+            }
+            Warning::Missed { n: 1, done } => {
+                write!(f, "1 process that came was not {done}: it ended too soon, or cannot be attached to")
+            }
+            Warning::Missed { n, done } => {
+                write!(f, "{n} processes that came were not {done}: they ended too soon, or cannot be attached to")
             }
             Warning::StillRun { n: 1, done } => {
                 write!(f, "1 process that it started still runs: what it does from now on is not {done}")

@@ -8,10 +8,12 @@ mod hindrance;
 mod linker;
 mod paths;
 mod places;
+mod running;
 
 pub use hindrance::{Hindrance, changes_code, is_cut_off, refuse_known_by_address, refuse_sanitized};
 pub(crate) use linker::{LinkerSites, asking};
 pub use paths::{recorded_path, written_path};
+pub(crate) use running::{RunningModule, running};
 
 use crate::choose::{FunctionFilter, Spellings};
 use crate::messages::Warning;
@@ -114,8 +116,9 @@ impl Instrumentation {
     }
 
     /// Whether something is asked for that the library at `path` may have: of values, those of functions that
-    /// it has, by its symbols. One that cannot be read is said to: why, is said where it is rewritten.
-    pub fn concerns(&self, path: &Path) -> bool {
+    /// it has, by its symbols, which `file` has. One that cannot be read is said to: why, is said where it is
+    /// rewritten.
+    pub fn concerns(&self, path: &Path, file: &Path) -> bool {
         if self.placement != Placement::Values {
             return true;
         }
@@ -123,7 +126,7 @@ impl Instrumentation {
         if self.values.has_lines() || self.values.modules().any(is_named) {
             return true;
         }
-        let Ok(image) = Image::load(path) else { return true };
+        let Ok(image) = Image::load(file) else { return true };
         let names: Vec<FunctionFilter> =
             self.values.functions().map(|name| FunctionFilter::new(&[name], self.spellings)).collect();
         image.symbols.iter().any(|symbol| names.iter().any(|name| name.has(&symbol.name)))
@@ -232,6 +235,7 @@ impl<'a> Recipe<'a> {
             _ if self.placement == Placement::Events => {
                 let (recorded, telling) = (asked.functions.of(program), asked.telling.of(program));
                 let scope = Scope {
+                    not_moved: &Module::not_moved_in(program, room),
                     libc: asked.libc,
                     is_recorded: &|f| asked.functions.is_empty() || recorded.contains(&f),
                     tells: &|f| telling.contains(&f),
@@ -243,7 +247,7 @@ impl<'a> Recipe<'a> {
                 plan
             }
             _ if self.placement == Placement::Values => {
-                let (plan, made) = self.values(program);
+                let (plan, made) = self.values(program, room);
                 values = Some(made);
                 plan
             }
@@ -262,7 +266,7 @@ impl<'a> Recipe<'a> {
     }
 
     /// Which values of `program` are recorded.
-    fn values(&self, program: &Program) -> (Plan, Code) {
+    fn values(&self, program: &Program, room: Room) -> (Plan, Code) {
         let key = measure::recorded_points::key(file_key(&program.image));
         let resolvers = program.resolvers();
         let functions = |name: &str| {
@@ -278,7 +282,9 @@ impl<'a> Recipe<'a> {
         let watched = |name: &str| {
             if name == "*" && !self.is_executable { BTreeSet::new() } else { functions(name) }
         };
-        let found = Found { functions: &functions, places: &place, watched: &watched, loops: &loops };
+        let not_moved = &Module::not_moved_in(program, room);
+        let found =
+            Found { functions: &functions, places: &place, watched: &watched, loops: &loops, not_moved };
         measure::values::plan(program, key, self.turn, asked, &found)
     }
 }
@@ -305,6 +311,8 @@ struct Kept {
 pub struct Instrumented {
     /// Where it was loaded from.
     pub path: PathBuf,
+    /// What can be opened of it here, if that is something else.
+    file: Option<PathBuf>,
     /// Identity of its file.
     pub key: u128,
     /// What its counters mean.
@@ -341,7 +349,13 @@ impl Instrumented {
         catalogue: Option<String>,
     ) -> Instrumented {
         let path = path.to_owned();
-        Instrumented { path, key, notes, code: events, values, catalogue, image, program: OnceLock::new() }
+        let (code, program) = (events, OnceLock::new());
+        Instrumented { path, file: None, key, notes, code, values, catalogue, image, program }
+    }
+
+    /// The same, which is opened here as `file`.
+    fn opened_as(self, file: &Path) -> Instrumented {
+        Instrumented { file: Some(file.to_owned()), ..self }
     }
 
     /// What its events mean, under its name, if they are recorded.
@@ -357,7 +371,8 @@ impl Instrumented {
     /// The program, if its file is still what was counted.
     pub fn program(&self) -> Option<&Program> {
         if self.program.get().is_none() {
-            let image = Image::load(&self.path).ok().filter(|image| file_key(image) == self.key)?;
+            let file = self.file.as_ref().unwrap_or(&self.path);
+            let image = Image::load(file).ok().filter(|image| file_key(image) == self.key)?;
             // Another thread's is the same.
             let _set_before = self.program.set(Program::analyze_code(image));
         }
@@ -530,12 +545,12 @@ pub(crate) fn explained(image: &Image, err: ModuleError) -> ModuleError {
 /// # Errors
 /// If making it again fails, or does not help.
 pub(crate) fn told_apart<T>(
-    mut made: (Instrumented, T),
-    is_apart: impl Fn(&Instrumented) -> bool,
-    make: impl Fn(u32) -> Result<(Instrumented, T), ModuleError>,
-) -> Result<(Instrumented, T), ModuleError> {
+    mut made: T,
+    is_apart: impl Fn(&T) -> bool,
+    make: impl Fn(u32) -> Result<T, ModuleError>,
+) -> Result<T, ModuleError> {
     for turn in 1..=TURNS {
-        if is_apart(&made.0) {
+        if is_apart(&made) {
             return Ok(made);
         }
         made = make(turn)?;

@@ -35,6 +35,12 @@ pub enum PrepareError {
     /// Nothing of it is wanted.
     #[error(transparent)]
     NoneWanted(#[from] NoneWanted),
+    /// Nothing of it can be counted.
+    #[error("{what}")]
+    Nothing {
+        /// Why.
+        what: String,
+    },
     /// There is no memory to share with it.
     #[error("cannot get memory for the {what}")]
     Memory {
@@ -101,7 +107,7 @@ impl Modules {
 /// Names of functions of the C library that count for plans, and that the executable of `image` or one of its
 /// `libraries` defines that are not the C library's: calls of such a name from any of its modules may be
 /// theirs. Sorted.
-fn interposed(image: &Image, libraries: &[PathBuf]) -> Vec<Box<str>> {
+pub(crate) fn interposed(image: &Image, libraries: &[PathBuf]) -> Vec<Box<str>> {
     let is_libc = |path: &&PathBuf| {
         path.file_name().is_some_and(|name| program::image::is_libc_file(&name.to_string_lossy()))
     };
@@ -181,8 +187,9 @@ impl<'a> Prepared<'a> {
         }
         let key = exe.key;
         let mut modules = if is_wanted { vec![exe] } else { Vec::new() };
-        let (ours, others): (Vec<PathBuf>, Vec<_>) =
-            libraries.into_par_iter().partition(|path| wanted.has_library(path) && asked.concerns(path));
+        let (ours, others): (Vec<PathBuf>, Vec<_>) = libraries
+            .into_par_iter()
+            .partition(|path| wanted.has_library(path) && asked.concerns(path, path));
         // What is named by its place from here is given when it is asked for: the program may ask from
         // elsewhere. But whether it can be counted is known now.
         let (ours, from_here): (Vec<PathBuf>, Vec<_>) = ours.into_iter().partition(|path| path.is_absolute());
@@ -250,8 +257,9 @@ fn made_ready(
     let made: Vec<_> = paths.into_par_iter().map(|path| (make(&path, 0), path)).collect();
     let (mut ready, mut refused): (Vec<(Instrumented, PathBuf)>, _) = (Vec::new(), Vec::new());
     for (result, path) in made {
-        let is_apart =
-            |one: &Instrumented| one.is_told_apart(others.iter().chain(ready.iter().map(|c| &c.0)));
+        let is_apart = |(one, _): &(Instrumented, PathBuf)| {
+            one.is_told_apart(others.iter().chain(ready.iter().map(|c| &c.0)))
+        };
         match result.and_then(|made| module::told_apart(made, is_apart, |turn| make(&path, turn))) {
             Ok(made) => ready.push(made),
             Err(err @ ModuleError::Rewrite(RewriteError::UsesGs { .. })) => return Err(err),

@@ -4,8 +4,9 @@ mod deaths;
 mod ends;
 mod take;
 
+pub(crate) use ends::{Ends, StreamEnd};
 pub use take::Forecast;
-pub(crate) use take::{NAP, Taken};
+pub(crate) use take::{NAP, Taken, Taker};
 
 use crate::died::{self, Died};
 use crate::loader::{ClosesMailbox, Loaded, Loader};
@@ -14,7 +15,6 @@ use crate::module::Instrumented;
 use crate::prepare::{PrepareError, Prepared};
 use crate::run::{self, Process, RunError, Watched};
 use deaths::{Library, Texts};
-use ends::{Ends, StreamEnd};
 use live::{Arena, Target};
 use measure::Placement;
 use profile::Profile;
@@ -24,7 +24,6 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitStatus;
 use std::sync::atomic::{AtomicBool, Ordering};
-use take::Taker;
 use trace::Cause;
 use trace::recording::module_code::ModuleCode;
 use trace::recording::recorder::Recorder;
@@ -135,11 +134,11 @@ impl<'a, W: Write + Send> RecordedRun<'a, W> {
 ///
 /// # Errors
 /// If there is no room for a thread, or whatever `during` fails with.
-pub(crate) fn take_during<T>(
+pub(crate) fn take_during<T, E: From<RunError>>(
     arena: &Arena,
     taking: impl FnOnce(&AtomicBool) -> Taken + Send,
-    during: impl FnOnce() -> Result<T, RunError>,
-) -> Result<(T, Taken), RunError> {
+    during: impl FnOnce() -> Result<T, E>,
+) -> Result<(T, Taken), E> {
     let is_done = &AtomicBool::new(false);
     std::thread::scope(|scope| {
         let ends = EndsTaking(is_done);
@@ -192,37 +191,12 @@ impl<W: Write> RecordedRun<'_, W> {
     pub fn finish(mut self, name: &OsStr) -> Recorded {
         let codes: Vec<ModuleCode> = self.modules().filter_map(Instrumented::meaning).collect();
         let ends = self.ends(&codes);
-        let is_cut = ends.iter().any(|end| !end.is_known);
-        for end in ends.iter().filter(|end| !end.events.is_empty()) {
-            self.taker.append_last(end.area, &end.events);
-        }
-        let ends: Vec<(u32, Cause)> = ends.into_iter().map(|end| (end.area, end.cause)).collect();
         self.taker.add_modules();
-        let recorder = &mut self.taker.recorder;
-        let sample = recorder.take_sample();
-        let (n_bytes_of_events, excess_bytes) = (recorder.n_bytes(), recorder.excess());
-        let (n_threads, n_stalls) = (self.taken.n_threads, self.taken.n_stalls);
-        let warnings = self.doubts(name);
-        let written = self.taker.recorder.finish(&ends);
+        let sample = self.taker.recorder.take_sample();
+        let recorded = finished(self.taker, &self.taken, ends, codes, name);
         learn(&self.prepared, &self.loaded, &sample);
         self.prepared.store.trim();
-        Recorded { written, excess_bytes, is_cut, n_bytes_of_events, n_threads, n_stalls, codes, warnings }
-    }
-
-    /// What is to be known of the events that were taken.
-    fn doubts(&self, name: &OsStr) -> Vec<Warning> {
-        let taken = &self.taken;
-        let recorder = &self.taker.recorder;
-        let name = || Path::new(name).display().to_string();
-        let mut all = Vec::new();
-        all.extend(taken.failed.as_ref().map(|err| Warning::NotTaken { name: name(), why: err.to_string() }));
-        all.extend((taken.n_lost > 0).then_some(Warning::LostEvents));
-        let nothing = recorder.n_bytes() > 0 && !recorder.has_kept();
-        all.extend(nothing.then(|| Warning::NothingKept { name: name() }));
-        all.extend((taken.n_shared > 0).then_some(Warning::SharedStream));
-        let n = taken.n_left;
-        all.extend((n > 0).then_some(Warning::StillRun { n, done: Done::Recorded }));
-        all
+        recorded
     }
 
     /// How the stream of each area ends.
@@ -249,6 +223,42 @@ impl<W: Write> RecordedRun<'_, W> {
         };
         ends.all()
     }
+}
+
+/// Writes down how each stream `ends`, and finishes the file of what a `taker` has `taken`. What is called
+/// `name` in warnings is the program.
+pub(crate) fn finished<W: Write>(
+    mut taker: Taker<W>,
+    taken: &Taken,
+    ends: Vec<StreamEnd>,
+    codes: Vec<ModuleCode>,
+    name: &OsStr,
+) -> Recorded {
+    let is_cut = ends.iter().any(|end| !end.is_known);
+    for end in ends.iter().filter(|end| !end.events.is_empty()) {
+        taker.append_last(end.area, &end.events);
+    }
+    let ends: Vec<(u32, Cause)> = ends.into_iter().map(|end| (end.area, end.cause)).collect();
+    taker.add_modules();
+    let warnings = doubts(taken, &taker.recorder, name);
+    let (n_bytes_of_events, excess_bytes) = (taker.recorder.n_bytes(), taker.recorder.excess());
+    let (n_threads, n_stalls) = (taken.n_threads, taken.n_stalls);
+    let written = taker.recorder.finish(&ends);
+    Recorded { written, excess_bytes, is_cut, n_bytes_of_events, n_threads, n_stalls, codes, warnings }
+}
+
+/// What is to be known of the events that were taken.
+fn doubts<W: Write>(taken: &Taken, recorder: &Recorder<W>, name: &OsStr) -> Vec<Warning> {
+    let name = || Path::new(name).display().to_string();
+    let mut all = Vec::new();
+    all.extend(taken.failed.as_ref().map(|err| Warning::NotTaken { name: name(), why: err.to_string() }));
+    all.extend((taken.n_lost > 0).then_some(Warning::LostEvents));
+    let nothing = recorder.n_bytes() > 0 && !recorder.has_kept();
+    all.extend(nothing.then(|| Warning::NothingKept { name: name() }));
+    all.extend((taken.n_shared > 0).then_some(Warning::SharedStream));
+    let n = taken.n_left;
+    all.extend((n > 0).then_some(Warning::StillRun { n, done: Done::Recorded }));
+    all
 }
 
 /// What is to be known of what was `loaded`, and of the program that the process `became`.

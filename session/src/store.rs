@@ -66,10 +66,12 @@ pub(crate) enum Kind {
     Lines,
     /// The program that shows what time stamps cost.
     Calibration,
+    /// What a process that runs is given of a module, but for its code; and what its counters mean.
+    Running,
 }
 
 impl Kind {
-    const ALL: [Kind; 10] = [
+    const ALL: [Kind; 11] = [
         Kind::Executable,
         Kind::Text,
         Kind::Library,
@@ -80,6 +82,7 @@ impl Kind {
         Kind::Catalogue,
         Kind::Lines,
         Kind::Calibration,
+        Kind::Running,
     ];
 
     fn what(self) -> &'static str {
@@ -94,6 +97,7 @@ impl Kind {
             Kind::Catalogue => "what their code consists of",
             Kind::Lines => "source lines of what ran",
             Kind::Calibration => "the program that shows what time stamps cost",
+            Kind::Running => "how modules of running processes are rewritten",
         }
     }
 
@@ -109,6 +113,7 @@ impl Kind {
             Kind::Catalogue => "catalogue",
             Kind::Lines => "lines",
             Kind::Calibration => "calibration",
+            Kind::Running => "running",
         }
     }
 }

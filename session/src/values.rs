@@ -2,23 +2,27 @@
 
 mod calibrate;
 mod callers;
+mod places;
 mod targets;
 
 pub use calibrate::CalibrateError;
+pub(crate) use calibrate::{Clocks, stamps};
+pub(crate) use places::{Places, Source};
 
 use crate::died::{self, Died};
 use crate::loader::{Loaded, Loader};
 use crate::messages::{Done, Warning};
-use crate::module::{Instrumented, written_path};
+use crate::module::{Instrumented, Recipe, written_path};
 use crate::prepare::{PrepareError, Prepared};
 use crate::record::{NAP, Taken, take_during, warnings};
 use crate::run::{self, Process, RunError, Watched};
-use calibrate::Clocks;
+use crate::store::Store;
 use live::{Arena, Owner, Stream, Target};
 use measure::Placement;
-use measure::values::{Code, Collector, Condition, Rows, Stamping};
+use measure::values::{Asked, Code, Collector, Condition, Rows, Stamping};
+use probe::Room;
 use profile::recording::SectionWriter;
-use profile::values::{Loop, Stamps, Values};
+use profile::values::{Loop, Stamps, Unlike, Values};
 use program::{Image, Lines, Va};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -57,10 +61,7 @@ impl<'a> Measurable<'a> {
     /// # Panics
     /// If it is prepared for something else: there is no stream then.
     pub fn new(prepared: Prepared<'a>) -> Result<Measurable<'a>, MeasureError> {
-        let asked = &prepared.asked.values;
-        let has_times = asked.log.is_some_and(|log| log.has_times);
-        let is_timed = (has_times || !asked.loops.is_empty()) && asked.stamping != Stamping::None;
-        let stamps = if is_timed { Some(calibrate::stamps(prepared.store, asked.stamping)?) } else { None };
+        let stamps = stamps_for(prepared.store, &prepared.asked.values)?;
         Ok(Measurable { stamps, ..Measurable::without_stamps(prepared)? })
     }
 
@@ -87,6 +88,16 @@ impl<'a> Measurable<'a> {
     }
 }
 
+/// What time stamps cost here now, if any are `asked` for.
+///
+/// # Errors
+/// If that cannot be measured.
+pub(crate) fn stamps_for(store: &Store, asked: &Asked) -> Result<Option<Stamps>, CalibrateError> {
+    let has_times = asked.log.is_some_and(|log| log.has_times);
+    let is_timed = (has_times || !asked.loops.is_empty()) && asked.stamping != Stamping::None;
+    if is_timed { stamps(store, asked.stamping).map(Some) } else { Ok(None) }
+}
+
 /// A program whose values were recorded, and that is over.
 pub struct MeasuredRun<'a> {
     prepared: Prepared<'a>,
@@ -107,6 +118,21 @@ pub struct Measured {
     pub warnings: Vec<Warning>,
     /// The recording with its log, if one was kept: the rest goes behind it.
     pub log: Option<FinishedLog>,
+}
+
+impl Measured {
+    /// Adds what was measured of another process; logs are not added up.
+    ///
+    /// # Errors
+    /// If that was of something else.
+    pub fn add(&mut self, other: Measured) -> Result<(), Unlike> {
+        self.values.merge(other.values)?;
+        self.codes.extend(other.codes);
+        let new = other.warnings.into_iter().filter(|warning| !self.warnings.contains(warning));
+        let new: Vec<Warning> = new.collect();
+        self.warnings.extend(new);
+        Ok(())
+    }
 }
 
 /// A recording that has its log, and why that ends early, if it does; or why nothing can be written to it.
@@ -176,33 +202,73 @@ impl<'a> MeasuredRun<'a> {
 
     /// What there was. What is called `name` in warnings is the program.
     pub fn finish(self, name: &OsStr) -> Measured {
-        let modules: Vec<(PathBuf, PathBuf)> =
-            self.recorded().map(|one| (PathBuf::from(written_path(&one.path)), one.path.clone())).collect();
-        let codes: Vec<Code> = self.recorded().filter_map(Instrumented::recorded_values).collect();
-        let mut all = warnings(&self.loaded, self.process.became.as_deref(), Done::Recorded);
-        let rate = self.clocks.rate();
-        let MeasuredRun { prepared, mut collector, taken, loaded, process, .. } = self;
-        let name = || Path::new(name).display().to_string();
-        all.extend(taken.failed.as_ref().map(|err| Warning::NotTaken { name: name(), why: err.to_string() }));
-        all.extend((taken.n_lost > 0).then_some(Warning::LostEvents));
-        all.extend((taken.n_shared > 0).then_some(Warning::SharedStream));
-        let n = taken.n_left;
-        all.extend((n > 0).then_some(Warning::StillRun { n, done: Done::Recorded }));
+        let MeasuredRun { prepared, mut collector, taken, loaded, process, clocks } = self;
         for (area, owner) in taken.owners.iter().enumerate() {
             collector.end(area, !has_ended(owner));
         }
-        collector.end_all();
-        let log = collector.log().take().map(|rows| {
-            let callers = callers::named(&prepared, &loaded, &process, rows.callers());
-            rows.finish(&callers)
+        let modules: Vec<&Instrumented> = prepared.modules.iter().chain(&loaded.modules).collect();
+        let mut all = warnings(&loaded, process.became.as_deref(), Done::Recorded);
+        all.extend(doubts(&taken, name));
+        let is_left_out = !prepared.wanted.has_executable(&prepared.path);
+        let placement = if is_left_out { Placement::Nowhere } else { prepared.asked.placement };
+        let recipe = prepared.recipe();
+        let own = Source {
+            path: &prepared.path,
+            key: prepared.key,
+            recipe: Recipe { placement, is_executable: true, ..recipe },
+            room: Room::Apart,
+        };
+        let given = loaded.given.iter().filter_map(|(given, key)| {
+            let module = modules.iter().find(|module| module.key == *key)?;
+            let (path, key) = (module.path.as_path(), module.key);
+            Some((given.clone(), Source { path, key, recipe, room: Room::Behind }))
         });
-        let mut values = Values { n_lost: taken.n_lost, ..collector.finish() };
-        values.targets = targets::named(&prepared, &loaded, &process, &values);
-        values.stamps.iter_mut().for_each(|stamps| stamps.per_second = rate);
-        lines_of_loops(&mut values, &modules);
-        prepared.store.trim();
-        Measured { values, codes, warnings: all, log }
+        let places = Places {
+            store: prepared.store,
+            moved: vec![(process.text.start.0..process.text.end.0, own)],
+            given: given.collect(),
+            maps: &process.maps,
+        };
+        measured(collector, &taken, &modules, &places, clocks, all)
     }
+}
+
+/// What a `collector` has of a run of `modules`, whose code was at `places`, with these `warnings`.
+pub(crate) fn measured(
+    mut collector: Collector,
+    taken: &Taken,
+    modules: &[&Instrumented],
+    places: &Places<'_>,
+    clocks: Clocks,
+    warnings: Vec<Warning>,
+) -> Measured {
+    let rate = clocks.rate();
+    let paths: Vec<(PathBuf, PathBuf)> =
+        modules.iter().map(|one| (PathBuf::from(written_path(&one.path)), one.path.clone())).collect();
+    let codes: Vec<Code> = modules.iter().filter_map(|module| module.recorded_values()).collect();
+    collector.end_all();
+    let log = collector.log().take().map(|rows| {
+        let callers = callers::named(places, rows.callers());
+        rows.finish(&callers)
+    });
+    let mut values = Values { n_lost: taken.n_lost, ..collector.finish() };
+    values.targets = targets::named(places, &values);
+    values.stamps.iter_mut().for_each(|stamps| stamps.per_second = rate);
+    lines_of_loops(&mut values, &paths);
+    places.store.trim();
+    Measured { values, codes, warnings, log }
+}
+
+/// What is to be known of the records that were taken. What is called `name` is the program.
+pub(crate) fn doubts(taken: &Taken, name: &OsStr) -> Vec<Warning> {
+    let name = || Path::new(name).display().to_string();
+    let mut all = Vec::new();
+    all.extend(taken.failed.as_ref().map(|err| Warning::NotTaken { name: name(), why: err.to_string() }));
+    all.extend((taken.n_lost > 0).then_some(Warning::LostEvents));
+    all.extend((taken.n_shared > 0).then_some(Warning::SharedStream));
+    let n = taken.n_left;
+    all.extend((n > 0).then_some(Warning::StillRun { n, done: Done::Recorded }));
+    all
 }
 
 /// Finds the lines of loops that ran, in the files of `modules`: as they are called, and where they are.
@@ -219,20 +285,20 @@ fn lines_of_loops(values: &mut Values, modules: &[(PathBuf, PathBuf)]) {
 }
 
 /// Whether the thread was over before its process.
-fn has_ended(owner: &Owner) -> bool {
+pub(crate) fn has_ended(owner: &Owner) -> bool {
     owner.has_ended && !owner.runs
 }
 
 /// Empties the memory shared with a program into a collector.
-struct Taker {
-    collector: Collector,
+pub(crate) struct Taker {
+    pub(crate) collector: Collector,
     /// What the records of modules mean that were loaded meanwhile.
-    later: Receiver<Code>,
+    pub(crate) later: Receiver<Code>,
 }
 
 impl Taker {
     /// Takes all records until `is_done`, and what is there then: who goes on, is left alone.
-    fn take(&mut self, arena: &Arena, is_done: &AtomicBool) -> Taken {
+    pub(crate) fn take(&mut self, arena: &Arena, is_done: &AtomicBool) -> Taken {
         let mut taken = Taken::default();
         taken.failed = self.take_to(&mut taken, arena, is_done).err();
         taken

@@ -10,6 +10,7 @@ pub use coverage::{LeftOutView, OthersView, PADDING, UncountedView, UnknownView}
 pub use loops::LoopView;
 pub use run::{MachineView, RunView};
 
+use crate::attach::AttachedView;
 use crate::{Between, DeathView, Table, View, known, many, share};
 use points::PointView;
 use repeat::RepeatView;
@@ -57,6 +58,9 @@ pub struct CountView {
     pub others: Option<OthersView>,
     /// Of each thread, where they were kept apart.
     pub per_thread: Vec<ThreadView>,
+    /// What was done to processes that ran before.
+    #[serde(skip_serializing_if = "AttachedView::is_none")]
+    pub attach: AttachedView,
     /// What was not the same in each of several runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repeated: Option<RepeatView>,
@@ -159,6 +163,7 @@ impl View for CountView {
         if let Some(repeated) = &self.repeated {
             repeated.text(w)?;
         }
+        self.attach.text(w)?;
         self.counted(w)?;
         self.not_looked_at(w)
     }

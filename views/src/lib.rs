@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod attach;
 pub mod cache;
 pub mod carry;
 pub mod chart;
@@ -21,6 +22,7 @@ pub mod instrument;
 mod look;
 pub mod matches;
 pub mod query;
+pub mod rescue;
 pub mod show;
 mod table;
 pub mod trace;

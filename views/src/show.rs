@@ -7,5 +7,6 @@ pub mod counts;
 pub mod function;
 pub mod lists;
 pub mod loops;
+pub mod process;
 pub mod summary;
 pub mod verify;

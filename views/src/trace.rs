@@ -1,5 +1,6 @@
 //! What `engraft trace` says: what was recorded.
 
+use crate::attach::AttachedView;
 use crate::{DeathView, Table, View, many};
 use serde::Serialize;
 use std::io::{self, Write};
@@ -27,6 +28,9 @@ pub struct TraceView {
     pub is_cut: bool,
     /// The files whose code was recorded.
     pub modules: Vec<String>,
+    /// What was done to processes that ran before.
+    #[serde(skip_serializing_if = "AttachedView::is_none")]
+    pub attach: AttachedView,
 }
 
 impl TraceView {
@@ -47,6 +51,7 @@ impl View for TraceView {
     }
 
     fn text(&self, w: &mut dyn Write) -> io::Result<()> {
+        self.attach.text(w)?;
         let events = many(self.n_bytes_of_events, "byte");
         let (threads, modules) = (many(self.n_streams, "thread"), many(self.modules.len(), "module"));
         let trace = match self.n_bytes {

@@ -9,6 +9,7 @@ pub use advice::AdviceView;
 pub use instructions::{InstructionView, TargetView};
 pub use loops::{BinView, LoopView, StampsView, SummaryView, TripsView};
 
+use crate::attach::AttachedView;
 use crate::table::cells::{grouped as with_separators, many, ratio, share};
 use crate::{Table, View};
 use serde::Serialize;
@@ -40,6 +41,9 @@ pub struct ValuesView {
     pub unread_bytes: u64,
     /// How many threads lost records.
     pub threads_with_losses: u64,
+    /// What was done to processes that ran before.
+    #[serde(skip_serializing_if = "AttachedView::is_none")]
+    pub attach: AttachedView,
 }
 
 /// The calls of a function.
@@ -216,7 +220,8 @@ impl View for ValuesView {
     }
 
     fn text(&self, w: &mut dyn Write) -> io::Result<()> {
-        let mut is_first = true;
+        self.attach.text(w)?;
+        let mut is_first = self.attach.is_none();
         for calls in &self.calls {
             if !std::mem::take(&mut is_first) {
                 writeln!(w)?;

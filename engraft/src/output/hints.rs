@@ -103,6 +103,9 @@ pub fn of_warning(warning: &Warning) -> Option<&'static str> {
         Warning::NoneNamed { .. } => Some("file names are meant, as `ldd` shows them; * stands for anything"),
         Warning::NothingMoved { .. } => Some(WHY_NOT_MOVED),
         Warning::BecameAnother { .. } => Some("name that program if it can be started by itself"),
+        Warning::Missed { .. } => Some(
+            "`engraft count --follow PROGRAM` counts all that a program starts from its first instruction on",
+        ),
         Warning::NothingKept { .. } => Some("--from, --after, --for, --switch and --paused say what is kept"),
         _ => None,
     }

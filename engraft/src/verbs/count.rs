@@ -1,11 +1,13 @@
 //! `engraft count`: how often each block ran, exactly.
 
+mod attach;
 pub mod fill;
 mod points;
 mod repeat;
 
 use crate::input::{self, CommandLine, Ending, Place};
 use crate::output::{self, Answer, Hinted};
+use crate::verbs::attached::Processes;
 use live::Target;
 use measure::reports::repeat::Repeats;
 use points::point_view;
@@ -15,6 +17,7 @@ use session::{
     Collected, CountedRun, Instrumentation, ModuleFilter, Modules, OtherPrograms, Placement, Prepared, Store,
     StoreError,
 };
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
 use std::os::unix::process::ExitStatusExt as _;
@@ -33,7 +36,13 @@ Examples:
 /// Run a program and count how often each of its blocks runs, exactly
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
+#[command(mut_arg("words", |words| words.required(false).required_unless_present_any(["pids", "process_name"])))]
 pub struct Args {
+    #[command(flatten)]
+    processes: Processes,
+    /// How long to count such processes: 5s, 500ms, 2min
+    #[arg(long = "for", value_name = "TIME", conflicts_with = "words", value_parser = humantime::parse_duration)]
+    how_long: Option<Duration>,
     /// Where to write the recording [default: PROGRAM.count.engraft, the one before being kept as
     /// PROGRAM.count.old.engraft]
     #[arg(short, value_name = "REC")]
@@ -42,7 +51,8 @@ pub struct Args {
     /// anything; several with commas between them
     #[arg(long, value_name = "WHICH", value_delimiter = ',', default_value = "all")]
     modules: Vec<String>,
-    /// Count programs that it becomes or starts by `exec`, too
+    /// Count programs that it becomes or starts by `exec`, too; of processes that run already, those that
+    /// they start, and those that come under the `--name`, as soon as they have loaded their libraries
     #[arg(long)]
     follow: bool,
     /// Keep the counts of each thread apart, too; `convert --thread N` takes one
@@ -50,6 +60,7 @@ pub struct Args {
     per_thread: bool,
     /// Run it N times, and say what was not the same in each; the recording has the last run
     #[arg(long, value_name = "N", default_value = "1", value_parser = crate::input::from_one)]
+    #[arg(conflicts_with_all = ["pids", "process_name"])]
     repeat: std::num::NonZeroUsize,
     /// Count every block by itself, in place of as few blocks and edges as the rest follows from
     #[arg(long)]
@@ -111,6 +122,9 @@ pub fn passed_on(status: ExitStatus) -> u8 {
 
 /// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Answer> {
+    if args.processes.are_meant() {
+        return attach::run(args);
+    }
     let target = find(&args.command)?;
     let rec = Place::new(args.o.as_deref(), Ending::Counts, &target.command)?;
     output::can_be_written(rec.path())?;
@@ -198,17 +212,27 @@ fn once(
 }
 
 /// Which run this was, for its recording: when it started, how long it took, how it ended.
-pub fn described(command: &CommandLine, (started, took): (SystemTime, Duration), status: ExitStatus) -> Run {
-    let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+pub fn described(command: &CommandLine, when: (SystemTime, Duration), status: ExitStatus) -> Run {
     let (name, rest) = command.split();
     let text = |word: &OsStr| word.to_string_lossy().into_owned();
-    let variables = std::env::vars_os().map(|(name, value)| (text(&name), text(&value)));
+    let command = std::iter::once(name).chain(rest.iter().map(OsString::as_os_str)).map(text).collect();
+    let variables = std::env::vars_os().map(|(name, value)| (text(&name), text(&value))).collect();
+    let end = status.code().map(End::Exit).or(status.signal().map(End::Signal));
+    Run { end, ..described_by(command, variables, when) }
+}
+
+/// The same of a command with these variables in its environment; when it started, and how long it took.
+pub fn described_by(
+    command: Vec<String>,
+    variables: BTreeMap<String, String>,
+    (started, took): (SystemTime, Duration),
+) -> Run {
+    let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     Run {
-        command: std::iter::once(name).chain(rest.iter().map(OsString::as_os_str)).map(text).collect(),
-        environment: variables.filter(|(name, _)| Run::keeps(name)).collect(),
+        command,
+        environment: variables.into_iter().filter(|(name, _)| Run::keeps(name)).collect(),
         start_ns: started.duration_since(SystemTime::UNIX_EPOCH).map_or(0, nanoseconds),
         duration_ns: nanoseconds(took),
-        end: status.code().map(End::Exit).or(status.signal().map(End::Signal)),
         machine: session::machine(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         ..Run::default()

@@ -8,6 +8,7 @@ mod function;
 mod lists;
 mod loops;
 mod plot;
+mod process;
 mod reuse;
 mod summary;
 mod verify;
@@ -27,7 +28,8 @@ const EXAMPLES: &str = "\
 Examples:
   $ engraft show old
   $ engraft show old function main
-  $ engraft show --counts old.engraft function main";
+  $ engraft show --counts old.engraft function main
+  $ engraft show -p $(pidof server)";
 
 /// Show what a binary is: functions, blocks, loops, tables, data, gaps
 #[derive(clap::Args, Debug)]
@@ -43,6 +45,14 @@ pub struct Args {
     /// For `function`, `tree` and `callers`: its name; for `function` also an address in it, or its number
     /// (fn3)
     name: Option<String>,
+    /// Show the modules of a process that runs, with `function ADDRESS` one function of it, with functions,
+    /// loops, tables, gaps, data or cfg those of a module; it is not stopped
+    #[arg(short, long = "pid", value_name = "PID", allow_negative_numbers = true)]
+    #[arg(conflicts_with_all = ["verify", "profile", "counts", "flame", "plot", "by"])]
+    pid: Option<i32>,
+    /// With -p: as the process has it in memory, also where the file is there
+    #[arg(long, requires = "pid")]
+    memory: bool,
     /// Check everything that the analysis promises, in place of showing it
     #[arg(long, conflicts_with = "what")]
     verify: bool,
@@ -122,6 +132,11 @@ impl Subject {
     /// Whether it is of counts: of all modules of a recording, unless a binary is named.
     fn is_of_counts(self) -> bool {
         matches!(self, Subject::Edges | Subject::Never | Subject::Calls | Subject::Paths)
+    }
+
+    /// Whether nothing but recordings tells of it.
+    fn is_of_recordings(self) -> bool {
+        matches!(self, Subject::Tree | Subject::Callers | Subject::Reuse)
     }
 
     /// Whether it is of what calls cost, in a recording.
@@ -230,7 +245,14 @@ impl Args {
 
 /// Runs the verb.
 pub fn run(args: Args) -> anyhow::Result<Answer> {
-    let args = &args.with_newest()?;
+    match args.pid {
+        Some(pid) => process::run(&args, pid),
+        None => of_file(&args.with_newest()?),
+    }
+}
+
+/// Shows what is asked for of a binary, or of a recording.
+fn of_file(args: &Args) -> anyhow::Result<Answer> {
     let wanted = args.request()?;
     if let Some(to) = &args.o {
         let read = args.binary.iter().chain(&args.profile).chain(&args.counts);

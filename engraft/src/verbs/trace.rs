@@ -1,14 +1,15 @@
 //! `engraft trace`: the whole control flow of a run, recorded.
 
+mod attach;
 mod pack;
 
 use crate::input::names::spellings;
 use crate::input::{self, CommandLine, Ending, Place};
 use crate::output::{self, Answer, Hinted};
-use live::Target;
+use crate::verbs::attached::{self, Processes};
 use session::{
     Forecast, FunctionFilter, Instrumentation, Instrumented, ModuleFilter, Modules, Placement, Prepared,
-    Recordable, RecordedRun, RunError,
+    Recordable, Recorded, RecordedRun, RunError,
 };
 use std::collections::HashSet;
 use std::os::unix::process::ExitStatusExt as _;
@@ -19,6 +20,8 @@ use trace::recording::module_code::ModuleCode;
 use trace::recording::recorder::Recorder;
 use trace::recording::tail::Tail;
 use trace::recording::window::{self, When, Window};
+use views::DeathView;
+use views::attach::AttachedView;
 use views::trace::TraceView;
 
 /// Run as tests.
@@ -60,7 +63,10 @@ impl clap::FromArgMatches for Args {
 
 /// Run a program and record every function that it enters, every block that it executes, every exit, in order
 #[derive(clap::Args, Debug)]
+#[command(mut_arg("words", |words| words.required(false).required_unless_present_any(["pids", "process_name"])))]
 pub struct Recording {
+    #[command(flatten)]
+    processes: Processes,
     /// Where to write the trace [default: PROGRAM.trace, the one before being kept as PROGRAM.old.trace]
     #[arg(short, value_name = "T")]
     o: Option<PathBuf>,
@@ -110,7 +116,7 @@ pub struct Recording {
 /// Reads a time from the command line.
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().and_then(|s| Duration::try_from_secs_f64(s).ok());
-    seconds.ok_or_else(|| "say seconds, such as 1.5".into())
+    seconds.or_else(|| humantime::parse_duration(text).ok()).ok_or_else(|| "say seconds, such as 1.5".into())
 }
 
 /// The same, of a time that is not over at once.
@@ -139,8 +145,8 @@ fn signal(text: &str) -> Result<i32, String> {
     live::signal_named(text).ok_or_else(|| "say one that programs use, such as USR1 or USR2".into())
 }
 
-/// What of the run is kept.
-fn window(args: &Recording, codes: &[ModuleCode]) -> anyhow::Result<Window> {
+/// What of the run is kept; for so long, if there is an end to it.
+fn window(args: &Recording, codes: &[ModuleCode], lasts: Option<Duration>) -> anyhow::Result<Window> {
     let entries = |names: &[String]| {
         let mut all = HashSet::new();
         for name in names {
@@ -156,7 +162,7 @@ fn window(args: &Recording, codes: &[ModuleCode]) -> anyhow::Result<Window> {
         anyhow::Ok(all)
     };
     let (from, to) = (entries(&args.from)?, entries(&args.to)?);
-    let (after, lasts) = (args.after.unwrap_or_default(), args.lasts);
+    let after = args.after.unwrap_or_default();
     Ok(Window::new(
         When { after, lasts, is_switched: args.switch.is_some(), is_paused: args.paused },
         from,
@@ -193,26 +199,29 @@ fn say_forecast(forecast: Forecast) {
     }
 }
 
-/// Where the trace of `target` goes.
-fn place(args: &Recording, target: &Target) -> anyhow::Result<Place> {
+/// Where the trace of the program at `command` goes.
+fn place(args: &Recording, command: &Path) -> anyhow::Result<Place> {
     if let Some(of) = args.o.as_deref().and_then(output::standard_stream) {
         let hint = "name a file: `-o FILE`; one of that name is `./-`";
         return Err(Hinted::new(format!("{of} is the program's: a trace is not written to it"), hint).into());
     }
-    let place = Place::new(args.o.as_deref(), Ending::Trace, &target.command)?;
+    let place = Place::new(args.o.as_deref(), Ending::Trace, command)?;
     output::can_be_written(place.path())?;
     if args.pack && !output::is_own_file(place.path()) {
         let what = format!("{} cannot be read again, to be packed", place.path().display());
         return Err(Hinted::new(what, "leave out --pack, or name a file").into());
     }
-    args.output.refuse_unfit(&[place.path(), &target.command])?;
+    args.output.refuse_unfit(&[place.path(), command])?;
     Ok(place)
 }
 
 fn record(args: &Recording) -> anyhow::Result<Answer> {
+    if args.processes.are_meant() {
+        return attach::record(args);
+    }
     let (name, rest) = args.command.split();
     let target = crate::verbs::count::find(&args.command)?;
-    let place = place(args, &target)?;
+    let place = place(args, &target.command)?;
     let to = place.path();
     let store = crate::verbs::count::open_store(args.no_cache)?;
     let wanted = ModuleFilter::new(&args.modules);
@@ -221,12 +230,8 @@ fn record(args: &Recording) -> anyhow::Result<Answer> {
     modules.warnings.iter().for_each(output::warned);
     let recordable = Recordable::new(Prepared::new(&store, &wanted, modules, asked)?)?;
     let first = recordable.modules().iter().filter_map(Instrumented::meaning).collect::<Vec<_>>();
-    if !args.functions.is_empty() && first.iter().all(|code| code.entries.is_empty()) {
-        let what = format!("no function that can be recorded is called {}", args.functions.join(" or "));
-        let hint = "`engraft show BINARY functions` lists those of a file; one of a library that the program loads later is recorded if another one, such as `main`, is named beside it";
-        return Err(Hinted::new(what, hint).into());
-    }
-    let window = window(args, &first)?;
+    refuse_none(args, &first)?;
+    let window = window(args, &first, args.lasts)?;
     if let Some(which) = args.switch {
         live::keep_signal(which);
     }
@@ -245,6 +250,29 @@ fn record(args: &Recording) -> anyhow::Result<Answer> {
     let died = run.died().map(input::death);
     let recorded = run.finish(name);
     output::resume_progress();
+    report(args, to, recorded, status.signal(), died, attached::view([]))?;
+    Ok(Answer::Status(crate::verbs::count::passed_on(status)))
+}
+
+/// Fails if no function of those that are there from the start is to be recorded.
+fn refuse_none(args: &Recording, first: &[ModuleCode]) -> anyhow::Result<()> {
+    if !args.functions.is_empty() && first.iter().all(|code| code.entries.is_empty()) {
+        let what = format!("no function that can be recorded is called {}", args.functions.join(" or "));
+        let hint = "`engraft show BINARY functions` lists those of a file; one of a library that the program loads later is recorded if another one, such as `main`, is named beside it";
+        return Err(Hinted::new(what, hint).into());
+    }
+    Ok(())
+}
+
+/// Says what was `recorded` in `to`, once it is packed, if it is to be. Whether all could be written.
+fn report(
+    args: &Recording,
+    to: &Path,
+    recorded: Recorded,
+    ended_by_signal: Option<i32>,
+    died: Option<DeathView>,
+    attach: AttachedView,
+) -> anyhow::Result<bool> {
     if let Some(n_bytes) = recorded.excess_bytes {
         let what = format!(
             "what each thread did last takes {}: more than --last allows",
@@ -274,12 +302,13 @@ fn record(args: &Recording) -> anyhow::Result<Answer> {
             n_bytes_of_events: recorded.n_bytes_of_events,
             n_streams: recorded.n_threads,
             n_stalls: recorded.n_stalls,
-            ended_by_signal: status.signal(),
+            ended_by_signal,
             died,
             is_cut: recorded.is_cut,
             modules: recorded.codes.iter().map(|code| code.path.clone()).collect(),
+            attach,
         };
         args.output.print(&view)?;
     }
-    Ok(Answer::Status(crate::verbs::count::passed_on(status)))
+    Ok(n_bytes.is_ok())
 }

@@ -1,14 +1,15 @@
 //! `engraft values`: arguments and results of calls, what registers hold at places, how loops run.
 
+mod attach;
 mod fill;
 mod hot;
 
 use crate::input::names::spellings;
 use crate::input::{self, CommandLine, Ending, Place, Source};
 use crate::output::{self, Answer, Hinted};
+use crate::verbs::attached::{self, Processes};
 use crate::verbs::count;
 use anyhow::Context as _;
-use live::Target;
 use measure::prototypes::{PrototypeError, Prototypes};
 use measure::values::{Asked, AskedCall, AskedPlace, Code, Condition, Logged, Rows, Stamping};
 use profile::Profile;
@@ -23,7 +24,7 @@ use session::{
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 use views::values::ValuesView;
 
 /// Run as tests.
@@ -36,7 +37,17 @@ Examples:
 /// Run a program and record values: of arguments, results, registers; how loops run
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
+#[command(mut_arg("words", |words| words.required(false).required_unless_present_any(["pids", "process_name"])))]
 pub struct Args {
+    #[command(flatten)]
+    processes: Processes,
+    /// How long to observe such processes: 5s, 500ms, 2min
+    #[arg(long = "for", value_name = "TIME", conflicts_with = "words", value_parser = humantime::parse_duration)]
+    how_long: Option<Duration>,
+    /// Observe processes that these start, and those that come under the `--name`, too, as soon as they have
+    /// loaded their libraries
+    #[arg(long, conflicts_with_all = ["words", "full"])]
+    follow: bool,
     /// Where to write the recording [default: PROGRAM.values.engraft, the one before being kept as
     /// PROGRAM.values.old.engraft]
     #[arg(short, value_name = "REC")]
@@ -150,8 +161,8 @@ fn bad_prototype(what: &str, err: &PrototypeError) -> anyhow::Error {
     }
 }
 
-/// What the command line asks for.
-fn asked(args: &Args, target: &Target) -> anyhow::Result<Asked> {
+/// What the command line asks for, of the program `executable`.
+fn asked(args: &Args, executable: &Path) -> anyhow::Result<Asked> {
     let header = |path: &PathBuf| {
         Prototypes::load_header(path)
             .map_err(|err| bad_prototype(&format!("--header {}", path.display()), &err))
@@ -167,7 +178,7 @@ fn asked(args: &Args, target: &Target) -> anyhow::Result<Asked> {
     };
     let places = args.at.chunks(2).map(place).collect::<anyhow::Result<_>>()?;
     let of = |text: &String| match hot::number(text)? {
-        Some(n) => hot::loops_of(n, target, args.from.as_deref()),
+        Some(n) => hot::loops_of(n, executable, args.from.as_deref()),
         None => Ok(vec![text.clone()]),
     };
     let loops = args.loops.iter().map(of).collect::<anyhow::Result<Vec<_>>>()?.concat();
@@ -188,40 +199,20 @@ fn asked(args: &Args, target: &Target) -> anyhow::Result<Asked> {
 
 /// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Answer> {
+    if args.processes.are_meant() {
+        return attach::run(args);
+    }
     let target = count::find(&args.command)?;
-    let asked = asked(args, &target)?;
-    if asked.calls.is_empty() && asked.places.is_empty() && asked.loops.is_empty() && args.auto.is_empty() {
-        let hint =
-            "say of what: `--calls 'double exp(double x);'`, `--at main edi`, `--loop main`, `--loop hot`";
-        return Err(Hinted::new("no value is asked for", hint).into());
-    }
-    let condition = args.condition.as_deref().map(condition).transpose()?;
-    let rec = Place::new(args.o.as_deref(), Ending::Values, &target.command)?;
-    output::can_be_written(rec.path())?;
-    if args.full && !output::is_own_file(rec.path()) {
-        let what = format!("{} is no file that a log can be kept in", rec.path().display());
-        return Err(Hinted::new(what, "name a file after -o, or leave out --full").into());
-    }
-    args.output.refuse_unfit(&[rec.path(), &target.command])?;
+    let (asked, condition) = all_asked(args, &target.executable)?;
+    let rec = place(args, &target.command)?;
     let store = count::open_store(args.no_cache)?;
     let wanted = ModuleFilter::new(&args.modules);
-    let instrumentation = Instrumentation {
-        values: Arc::new(asked.clone()),
-        spellings,
-        ..Instrumentation::new(Placement::Values)
-    };
     let modules = Modules::of(&store, &target)?;
     modules.warnings.iter().for_each(output::warned);
-    let prepared = Prepared::new(&store, &wanted, modules, instrumentation)?;
+    let prepared = Prepared::new(&store, &wanted, modules, instrumentation(&asked))?;
     let measurable = Measurable::new(prepared)?.with_condition(condition.clone());
     let (name, rest) = args.command.split();
-    let log = asked.log.map(|log| {
-        rec.make_room();
-        let chosen = chosen(args);
-        let writer = output::create(rec.path(), |file| LogWriter::new(file, chosen));
-        writer.map(|writer| Rows::new(writer, log.has_times, chosen))
-    });
-    let log = log.transpose()?;
+    let log = log(args, &asked, &rec)?;
     let (started, clock) = (SystemTime::now(), Instant::now());
     output::pause_progress();
     let run = MeasuredRun::new(measurable, &target, (name, rest), log).inspect_err(|err| {
@@ -234,29 +225,83 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let status = run.status();
     let died = run.died().map(input::death);
     let modules = run.modules();
-    let Measured { values, codes, warnings, log } = run.finish(name);
+    let measured = run.finish(name);
+    let run = Run {
+        died: died.as_ref().map(count::fill::died),
+        ..count::described(&args.command, (started, duration), status)
+    };
+    report(args, &rec, (&asked, condition.as_ref()), (run, modules, duration), measured)?;
+    Ok(Answer::Status(count::passed_on(status)))
+}
+
+/// What the command line asks for, of the program `executable`, and of which calls.
+fn all_asked(args: &Args, executable: &Path) -> anyhow::Result<(Asked, Option<Condition>)> {
+    let asked = asked(args, executable)?;
+    if asked.calls.is_empty() && asked.places.is_empty() && asked.loops.is_empty() && args.auto.is_empty() {
+        let hint =
+            "say of what: `--calls 'double exp(double x);'`, `--at main edi`, `--loop main`, `--loop hot`";
+        return Err(Hinted::new("no value is asked for", hint).into());
+    }
+    Ok((asked, args.condition.as_deref().map(condition).transpose()?))
+}
+
+/// What is put into modules for what is `asked`.
+fn instrumentation(asked: &Asked) -> Instrumentation {
+    Instrumentation { values: Arc::new(asked.clone()), spellings, ..Instrumentation::new(Placement::Values) }
+}
+
+/// Where the recording of the program at `command` goes.
+fn place(args: &Args, command: &Path) -> anyhow::Result<Place> {
+    let rec = Place::new(args.o.as_deref(), Ending::Values, command)?;
+    output::can_be_written(rec.path())?;
+    if args.full && !output::is_own_file(rec.path()) {
+        let what = format!("{} is no file that a log can be kept in", rec.path().display());
+        return Err(Hinted::new(what, "name a file after -o, or leave out --full").into());
+    }
+    args.output.refuse_unfit(&[rec.path(), command])?;
+    Ok(rec)
+}
+
+/// The log, begun, if one is `asked` for.
+fn log(args: &Args, asked: &Asked, rec: &Place) -> anyhow::Result<Option<Rows>> {
+    let log = asked.log.map(|log| {
+        rec.make_room();
+        let chosen = chosen(args);
+        let writer = output::create(rec.path(), |file| LogWriter::new(file, chosen));
+        writer.map(|writer| Rows::new(writer, log.has_times, chosen))
+    });
+    log.transpose()
+}
+
+/// Keeps what was `measured` of a run of these modules, which lasted so long, in `rec`, and says it.
+fn report(
+    args: &Args,
+    rec: &Place,
+    (asked, condition): (&Asked, Option<&Condition>),
+    (run, modules, duration): (Run, Vec<PathBuf>, Duration),
+    measured: Measured,
+) -> anyhow::Result<()> {
+    let Measured { values, codes, warnings, log } = measured;
+    let attach = attached::view(&run.attached);
     let recording = Recording {
-        run: Some(Run {
-            died: died.as_ref().map(count::fill::died),
-            ..count::described(&args.command, (started, duration), status)
-        }),
+        run: Some(run),
         modules: modules.iter().map(|path| unread(path)).collect(),
         sections: vec![(SECTION, values.write())],
         ..Recording::default()
     };
     match log {
         Some(log) => finish(rec.path(), log, &recording)?,
-        None => count::keep(&rec, &recording.write())?,
+        None => count::keep(rec, &recording.write())?,
     }
     output::tidy_before_signals_end_us();
     warnings.iter().for_each(output::warned);
-    say_unseen(&asked, &codes, &values);
-    condition.iter().for_each(|condition| say_unfit(condition, &codes));
+    say_unseen(asked, &codes, &values);
+    condition.into_iter().for_each(|condition| say_unfit(condition, &codes));
     if !args.output.is_silent() {
         let log = args.full.then(|| logged(rec.path())).transpose()?.flatten();
-        args.output.print(&fill::view(&values, log.as_ref(), duration)?)?;
+        args.output.print(&ValuesView { attach, ..fill::view(&values, log.as_ref(), duration)? })?;
     }
-    Ok(Answer::Status(count::passed_on(status)))
+    Ok(())
 }
 
 fn condition(text: &str) -> anyhow::Result<Condition> {

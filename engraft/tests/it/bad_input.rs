@@ -236,7 +236,10 @@ fn an_executable_whose_section_headers_are_cut_off_is_read_by_its_program_header
         .open(folder.join("old"))
         .and_then(|f| f.set_len(whole - 100))
         .expect("cut");
-    let run = |name: &str| std::process::Command::new(folder.join(name)).status().expect("it runs").code();
+    // An instrumented program makes its recording where it runs.
+    let run = |name: &str| {
+        std::process::Command::new(folder.join(name)).current_dir(folder).status().expect("it runs").code()
+    };
     assert_eq!(run("old"), Some(7));
     for (verb, status) in
         [("show old", 0), ("instrument old -o new", 0), ("count -o run.engraft -- ./old", 7)]

@@ -1,7 +1,7 @@
 //! Programs with their code moved and counted behave as they did; counts are what others count.
 
 use crate::needs;
-use crate::run::{built, callgrind, compile, engraft, folder, must};
+use crate::run::{built, callgrind, compile, copy_program, engraft, folder, must, put_program};
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
@@ -534,7 +534,7 @@ fn names_need_not_be_text() {
     let (folder_of, arg) = (OsStr::from_bytes(b"f\xff"), OsStr::from_bytes(b"a\xfe"));
     let path = place.path().join(folder_of);
     std::fs::create_dir(&path).expect("made");
-    std::fs::copy("/bin/sh", path.join(folder_of)).expect("copied");
+    copy_program("/bin/sh", path.join(folder_of));
     let run = |with: &[&OsStr]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_engraft"));
         command.current_dir(place.path()).env("PATH", &path).args(["count", "-q", "--no-cache"]);
@@ -549,16 +549,13 @@ fn names_need_not_be_text() {
 #[test]
 fn scripts_that_ask_env_count_what_runs_them() {
     needs!("sh", "env");
-    use std::os::unix::fs::PermissionsExt as _;
     let place = folder();
     let shell = std::fs::canonicalize("/bin/sh").expect("there is one");
     for (line, how) in [("/usr/bin/env sh", "no"), ("/usr/bin/env -S sh -e", "yes")] {
         let script = format!(
             "#!{line}\ncase $- in *e*) e=yes;; *) e=no;; esac\nreadlink /proc/$$/exe\necho \"$0 $1 $e\"\n"
         );
-        std::fs::write(place.path().join("s"), script).expect("written");
-        std::fs::set_permissions(place.path().join("s"), std::fs::Permissions::from_mode(0o755))
-            .expect("set");
+        put_program(&place.path().join("s"), script);
         let want = plain(place.path(), &["./s", "a b"]);
         assert_eq!(String::from_utf8_lossy(&want.stdout), format!("{}\n./s a b {how}\n", shell.display()));
         let us = env!("CARGO_BIN_EXE_engraft");

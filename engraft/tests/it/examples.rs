@@ -4,7 +4,7 @@
 use crate::needs;
 use crate::run::{callgrind, compile, engraft, folder, looks_like};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
 const VERBS: &[&str] = &[
     "show",
@@ -17,6 +17,7 @@ const VERBS: &[&str] = &[
     "instrument",
     "trace",
     "query",
+    "rescue",
     "cache",
     "doctor",
     "help",
@@ -71,9 +72,21 @@ fn sessions(text: &str) -> Vec<(String, String)> {
     found
 }
 
+/// What examples call a program that runs already.
+const RUNNING: &str = "$(pidof server)";
+
 #[track_caller]
 fn run(folder: &Path, command: &str) -> String {
-    let ran = engraft(folder, command);
+    let mut server = command.contains(RUNNING).then(|| {
+        compile(&folder.join("server"), "attached.c", "-O1 -pthread -w");
+        let mut server = Command::new(folder.join("server"));
+        server.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("it starts")
+    });
+    let pid = server.as_ref().map_or(0, Child::id);
+    let ran = engraft(folder, &command.replace(RUNNING, &pid.to_string()));
+    if let Some(server) = &mut server {
+        server.kill().and_then(|()| server.wait()).expect("it ran on");
+    }
     assert_eq!(ran.code, Some(0), "engraft {command}\n{}", ran.stderr);
     ran.stdout
 }

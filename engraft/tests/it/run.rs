@@ -94,6 +94,23 @@ pub fn compile(to: &Path, source: &str, flags: &str) {
     must(Command::new("gcc").arg("-o").arg(to).arg(source).args(flags.split_whitespace()));
 }
 
+/// Puts a program there that may be run: these bytes, or this script.
+///
+/// Another process writes it. What we ourselves had open for writing cannot be run as long as a child that another
+/// test starts has it open too, from before its `exec` ("Text file busy").
+#[track_caller]
+pub fn put_program(to: &Path, bytes: impl AsRef<[u8]>) {
+    let mut written = tempfile::NamedTempFile::new().expect("a file");
+    written.write_all(bytes.as_ref()).expect("written");
+    must(Command::new("install").args(["-m", "755"]).arg(written.path()).arg(to));
+}
+
+/// Copies a program that is then run, as `put_program` does.
+#[track_caller]
+pub fn copy_program(from: impl AsRef<Path>, to: impl AsRef<Path>) {
+    must(Command::new("cp").arg("-L").arg(from.as_ref()).arg(to.as_ref()));
+}
+
 /// Runs a tool that must not fail.
 #[track_caller]
 pub fn must(command: &mut Command) -> String {

@@ -3,7 +3,7 @@
 
 use crate::count::plain;
 use crate::needs;
-use crate::run::{built, engraft, folder, must};
+use crate::run::{built, copy_program, engraft, folder, must, put_program};
 use std::path::Path;
 use std::process::Command;
 
@@ -107,7 +107,7 @@ fn a_recording_that_finds_no_room_is_kept_elsewhere() {
 fn what_is_in_the_way_of_an_instrumented_programs_recording_is_said() {
     needs!("true");
     let place = folder();
-    std::fs::copy("/bin/true", place.path().join("old")).expect("copied");
+    copy_program("/bin/true", place.path().join("old"));
     engraft(place.path(), "count -q --no-cache -o old.engraft ./old").ok();
     engraft(place.path(), "instrument -q old -o new").ok();
     let ran = plain(place.path(), &["./new"]);
@@ -143,15 +143,12 @@ fn what_is_written_to_standard_output_is_the_program() {
 
 #[test]
 fn what_runs_a_script_is_named_if_it_is_missing() {
-    use std::os::unix::fs::PermissionsExt as _;
     let place = folder();
     for (line, want) in [
         ("#!/no/such\n", "./s is to be run by /no/such, as its first line says, which cannot be read"),
         ("#!\n", "./s is to be run by '', as its first line says, which cannot be read"),
     ] {
-        std::fs::write(place.path().join("s"), line).expect("written");
-        std::fs::set_permissions(place.path().join("s"), std::fs::Permissions::from_mode(0o755))
-            .expect("set");
+        put_program(&place.path().join("s"), line);
         let ran = engraft(place.path(), "count -o new -- ./s");
         assert!(ran.code == Some(2) && ran.stderr.contains(want), "{}", ran.stderr);
     }

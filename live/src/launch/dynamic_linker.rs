@@ -1,7 +1,7 @@
 //! The dynamic linker of a process, which hands it rewritten libraries in place of plain ones.
 
-use super::remote_calls::{PAGE, fill};
 use super::{Ready, Swap};
+use crate::give::{PAGE, fill};
 use crate::process::{ProcessError, Stopped};
 use nix::libc;
 use probe::arch::{OPEN_LIBRARY_ENTRY, open_library};

@@ -2,6 +2,7 @@
 //! out.
 
 use super::Arena;
+use crate::process::numbered_in;
 use crate::sys;
 use probe::arch::shared::{self, Header};
 use probe::offset;
@@ -108,7 +109,12 @@ impl Arena {
         self.file.read_exact_at(&mut owners, self.room.owners_at())?;
         self.file.read_exact_at(&mut states, self.room.states_at())?;
         let owners = owners.chunks_exact(4).map(|w| i32::from_le_bytes(w.try_into().expect("four bytes")));
-        Ok(owners.zip(states).collect())
+        let Some(namespace) = self.namespace.get() else { return Ok(owners.zip(states).collect()) };
+        let numbers = numbered_in(*namespace);
+        // Who is gone is nobody here.
+        let apart = shared::IS_APART.cast_signed();
+        let ours = |own: i32| if own == 0 { 0 } else { numbers.get(&own).copied().unwrap_or(own | apart) };
+        Ok(owners.map(ours).zip(states).collect())
     }
 
     /// Where what is known of the thread of area `k` is in a process.

@@ -5,6 +5,7 @@ use crate::process::Limits;
 use crate::sys::{SharedBytes, SharedWord};
 use probe::arch::shared::{self, Capacity, EventsPage, Header, Mailbox};
 use probe::offset;
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::sync::atomic::Ordering;
@@ -192,16 +193,28 @@ impl Arena {
     /// # Errors
     /// As [`Arena::create`].
     pub fn for_events(keys: &[u128]) -> io::Result<Arena> {
-        let stream = PAGE + shared::CHUNK_LEN * shared::N_CHUNKS;
-        let (room, later) = Limits::ours().room(stream, 0);
-        let n_areas = room.n_areas.min(MOST_STREAMS);
-        let mut arena = Arena::with(&[], Capacity { n_areas, ..room }, later)?;
-        let mut state = arena.state();
+        let (room, later) = room_for_streams();
+        Arena::with(&[], room, later)?.with_streams(keys)
+    }
+
+    /// The same in `file`, as [`Arena::create_in`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn for_events_in(file: File, keys: &[u128]) -> io::Result<Arena> {
+        let (room, later) = room_for_streams();
+        Arena::within(file, &[], room, later)?.with_streams(keys)
+    }
+
+    /// Lays streams of events behind what is there, and a row a module over them.
+    fn with_streams(mut self, keys: &[u128]) -> io::Result<Arena> {
+        let n_areas = self.room.n_areas;
+        let mut state = self.state();
         let pages = state.len.next_multiple_of(PAGE);
         let chunks = pages + PAGE * n_areas;
         let len = chunks + shared::CHUNK_LEN * shared::N_CHUNKS * n_areas;
-        super::set_len(&arena.file, len)?;
-        arena.file.write_all_at(&len.to_le_bytes(), offset!(Header, len_bytes))?;
+        super::set_len(&self.file, len)?;
+        self.file.write_all_at(&len.to_le_bytes(), offset!(Header, len_bytes))?;
         for k in 0..n_areas {
             let control = pages + PAGE * k;
             let base = shared::ARENA + chunks + shared::CHUNK_LEN * shared::N_CHUNKS * k;
@@ -210,16 +223,16 @@ impl Arena {
                 (offset!(EventsPage, limit), base + shared::CHUNK_LEN - shared::CHUNK_ROOM),
                 (offset!(EventsPage, base), base),
                 (offset!(EventsPage, control), shared::ARENA + control),
-                (offset!(EventsPage, taker), shared::ARENA + arena.mailbox + offset!(Mailbox, owner)),
+                (offset!(EventsPage, taker), shared::ARENA + self.mailbox + offset!(Mailbox, owner)),
             ] {
-                arena.file.write_all_at(&word.to_le_bytes(), control + at)?;
+                self.file.write_all_at(&word.to_le_bytes(), control + at)?;
             }
         }
         (state.len, state.mapped, state.max_len) = (len, len, len);
         drop(state);
-        arena.streams = Some(StreamsAt { pages, chunks });
-        keys.iter().try_for_each(|key| arena.add(*key, 0))?;
-        Ok(arena)
+        self.streams = Some(StreamsAt { pages, chunks });
+        keys.iter().try_for_each(|key| self.add(*key, 0))?;
+        Ok(self)
     }
 
     /// The stream of area `k`, from its first event on.
@@ -235,4 +248,11 @@ impl Arena {
         let events = SharedBytes::map(&self.file, chunks, len)?;
         Ok(Stream { arena: self, word, page, events, chunks, next: 0 })
     }
+}
+
+/// How many streams there may be, and how long the file may become beyond them.
+fn room_for_streams() -> (Capacity, u64) {
+    let stream = PAGE + shared::CHUNK_LEN * shared::N_CHUNKS;
+    let (room, later) = Limits::ours().room(stream, 0);
+    (Capacity { n_areas: room.n_areas.min(MOST_STREAMS), ..room }, later)
 }

@@ -36,8 +36,8 @@ impl SharedWord {
         Ok(SharedWord { page })
     }
 
-    /// Takes a lock at `offset` of the page, for good. The kernel marks it (bit 30 of its first word) when
-    /// this thread ends.
+    /// Takes a lock at `offset` of the page, until [`SharedWord::let_go`]. The kernel marks it (bit 30 of its
+    /// first word) when this thread ends.
     ///
     /// # Errors
     /// The kernel's.
@@ -57,6 +57,15 @@ impl SharedWord {
         check(unsafe { libc::pthread_mutex_init(lock, kind) })?;
         // SAFETY: it was initialised, and the page stays mapped as long as we live.
         check(unsafe { libc::pthread_mutex_lock(lock) })
+    }
+
+    /// Lets the lock go again that this thread holds at `offset`: before the page goes, which the kernel
+    /// would look for when this thread ends.
+    pub fn let_go(&self, offset: usize) {
+        assert!(offset.is_multiple_of(8) && offset + size_of::<libc::pthread_mutex_t>() <= PAGE.get());
+        let lock = self.page.as_ptr().wrapping_byte_add(offset).cast::<libc::pthread_mutex_t>();
+        // SAFETY: it was initialised by `hold`, and the page is mapped as long as we live.
+        let _held = unsafe { libc::pthread_mutex_unlock(lock) };
     }
 
     /// Sleeps until somebody wakes us, if the word is `expected`; not longer than `at_most`.

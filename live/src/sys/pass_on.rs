@@ -168,7 +168,7 @@ pub fn wait(program: &mut Child) -> io::Result<Ended> {
 const ENOUGH_TICKS: u64 = 10;
 
 /// What can be read from once process `pid` has ended (Linux 5.3).
-fn end_of(pid: i32) -> Option<OwnedFd> {
+pub(super) fn end_of(pid: i32) -> Option<OwnedFd> {
     // SAFETY: asks for a new file, or an error.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
     let fd = i32::try_from(fd).ok().filter(|fd| *fd >= 0)?;

@@ -17,6 +17,8 @@ pub enum Stop {
     Interrupt,
     /// All of its threads were stopped by a signal.
     Group,
+    /// It has made a thread, which stands still, too.
+    Clone,
     /// A signal is about to be handled.
     Signal(libc::c_int),
     /// It is no more. Its status is left to its parent.
@@ -57,22 +59,156 @@ pub fn next_stop(until: Option<Instant>) -> io::Result<Option<(Pid, Stop)>> {
         std::thread::park_timeout(pause);
         pause = (2 * pause).min(Duration::from_millis(2));
     };
+    let pid = Pid::from_raw(pid);
+    stop_of(pid).map(|stop| Some((pid, stop)))
+}
+
+/// Waits until `pid`, a process or thread that this thread traces, stops or ends.
+///
+/// # Errors
+/// The kernel's.
+pub fn stop_of(pid: Pid) -> io::Result<Stop> {
     let mut status = 0;
     let flags = (WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD).bits();
-    // SAFETY: the kernel fills `status`.
-    nix::errno::Errno::result(unsafe { libc::waitpid(pid, &raw mut status, flags) })?;
+    loop {
+        // SAFETY: the kernel fills `status`.
+        match nix::errno::Errno::result(unsafe { libc::waitpid(pid.as_raw(), &raw mut status, flags) }) {
+            Err(nix::errno::Errno::EINTR) => {}
+            Err(err) => return Err(err.into()),
+            Ok(_) => return Ok(stop(status)),
+        }
+    }
+}
+
+/// Waits until `pid`, a thread that this thread traces and that goes on, ends; its status, if it ended by
+/// itself.
+///
+/// # Errors
+/// The kernel's.
+pub fn end_of(pid: Pid) -> io::Result<Option<libc::c_int>> {
+    let flags = (WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD).bits();
+    let mut status = 0;
+    loop {
+        // SAFETY: the kernel fills `status`.
+        match nix::errno::Errno::result(unsafe { libc::waitpid(pid.as_raw(), &raw mut status, flags) }) {
+            Err(nix::errno::Errno::EINTR) => {}
+            Err(err) => return Err(err.into()),
+            // As all of its process, by a signal. Of one that was killed meanwhile, its end is next.
+            Ok(_) if libc::WIFSTOPPED(status) => drop(nix::sys::ptrace::cont(pid, None)),
+            Ok(_) if libc::WIFEXITED(status) => return Ok(Some(libc::WEXITSTATUS(status))),
+            Ok(_) => return Ok(None),
+        }
+    }
+}
+
+/// What a status says.
+fn stop(status: libc::c_int) -> Stop {
     if !libc::WIFSTOPPED(status) {
-        return Ok(Some((Pid::from_raw(pid), Stop::Ended)));
+        return Stop::Ended;
     }
     let signal = libc::WSTOPSIG(status);
-    let stop = match status >> 16 {
+    match status >> 16 {
         libc::PTRACE_EVENT_EXEC => Stop::Exec,
+        libc::PTRACE_EVENT_CLONE => Stop::Clone,
         libc::PTRACE_EVENT_STOP if signal == libc::SIGTRAP => Stop::Interrupt,
         libc::PTRACE_EVENT_STOP => Stop::Group,
         _ if signal == libc::SIGTRAP | 0x80 => Stop::Call,
         _ => Stop::Signal(signal),
-    };
-    Ok(Some((Pid::from_raw(pid), stop)))
+    }
+}
+
+/// Gives the thread `pid`, which this thread traces and which stands still, other registers: those that stand
+/// first among the kernel's, without the bases of segments, since it takes none of these that is negative.
+///
+/// # Errors
+/// The kernel's.
+pub fn set_registers(pid: Pid, words: &[u64]) -> io::Result<()> {
+    /// The general registers. Source: Linux, include/uapi/linux/elf.h.
+    const NT_PRSTATUS: libc::c_int = 1;
+    let base = words.as_ptr().cast_mut().cast();
+    let mut part = libc::iovec { iov_base: base, iov_len: size_of_val(words) };
+    // SAFETY: the kernel reads so many bytes of `words`, and writes to `part`.
+    let code = unsafe { libc::ptrace(libc::PTRACE_SETREGSET, pid.as_raw(), NT_PRSTATUS, &raw mut part) };
+    nix::errno::Errno::result(code).map(drop).map_err(io::Error::from)
+}
+
+/// The state of the vector and floating-point registers of `pid`, which this thread traces and which stands
+/// still, as `xsave` has it.
+///
+/// # Errors
+/// The kernel's.
+pub fn vector_state(pid: Pid) -> io::Result<Vec<u8>> {
+    /// Source: Linux, include/uapi/linux/elf.h.
+    const NT_X86_XSTATE: libc::c_int = 0x202;
+    /// More than any processor has.
+    const MOST: usize = 1 << 14;
+    let mut state = vec![0u8; MOST];
+    let mut part = libc::iovec { iov_base: state.as_mut_ptr().cast(), iov_len: MOST };
+    // SAFETY: the kernel writes no more than that to `state`, and how much to `part`.
+    let code = unsafe { libc::ptrace(libc::PTRACE_GETREGSET, pid.as_raw(), NT_X86_XSTATE, &raw mut part) };
+    nix::errno::Errno::result(code)?;
+    state.truncate(part.iov_len);
+    Ok(state)
+}
+
+/// Which signals `pid` blocks, which this thread traces and which stands still: a bit each.
+///
+/// # Errors
+/// The kernel's.
+pub fn blocked_signals(pid: Pid) -> io::Result<u64> {
+    let mut mask = 0u64;
+    let len = size_of::<u64>();
+    // SAFETY: the kernel writes so many bytes to the mask.
+    let code = unsafe { libc::ptrace(libc::PTRACE_GETSIGMASK, pid.as_raw(), len, &raw mut mask) };
+    nix::errno::Errno::result(code).map(|_| mask).map_err(io::Error::from)
+}
+
+/// Has these signals, a bit each, and no others wait for the thread `pid`, which this thread traces and which
+/// stands still.
+///
+/// # Errors
+/// The kernel's.
+pub fn block_signals(pid: Pid, mask: u64) -> io::Result<()> {
+    let len = size_of::<u64>();
+    // SAFETY: the kernel reads the mask.
+    let code = unsafe { libc::ptrace(libc::PTRACE_SETSIGMASK, pid.as_raw(), len, &raw const mask) };
+    nix::errno::Errno::result(code).map(drop).map_err(io::Error::from)
+}
+
+/// Has this thread run before all others, if it may, until what this gives goes: who is stopped waits for it.
+pub fn hurry() -> Hurry {
+    let urgent = libc::sched_param { sched_priority: 1 };
+    let mut before = libc::sched_param { sched_priority: 0 };
+    // SAFETY: asks for a number.
+    let policy = unsafe { libc::sched_getscheduler(0) };
+    // SAFETY: the kernel writes to `before`.
+    let is_known = policy >= 0 && unsafe { libc::sched_getparam(0, &raw mut before) } == 0;
+    // SAFETY: the kernel reads `urgent`.
+    let is_urgent =
+        is_known && unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const urgent) } == 0;
+    let policy = is_urgent.then_some(policy);
+    Hurry { before, policy }
+}
+
+/// Has the thread `pid` run before all others, if we may have it do so.
+pub fn hurry_on(pid: Pid) {
+    let urgent = libc::sched_param { sched_priority: 1 };
+    // SAFETY: the kernel reads `urgent`.
+    let _may_not = unsafe { libc::sched_setscheduler(pid.as_raw(), libc::SCHED_FIFO, &raw const urgent) };
+}
+
+/// See [`hurry`].
+pub struct Hurry {
+    before: libc::sched_param,
+    policy: Option<libc::c_int>,
+}
+
+impl Drop for Hurry {
+    fn drop(&mut self) {
+        let Some(policy) = self.policy else { return };
+        // SAFETY: the kernel reads what was there before.
+        unsafe { libc::sched_setscheduler(0, policy, &raw const self.before) };
+    }
 }
 
 /// Lets `pid`, which this thread traces, go on to its next system call, with `signal`.

@@ -15,8 +15,8 @@ const TEXT: &str = "
     int main(int n, char **v) { int (*one)(int) = n > 3 ? deep : turns;
         if (setjmp(there)) return 1; return one(n) + chosen(n); }";
 
-fn everything() -> Scope<'static> {
-    Scope { libc: false, is_recorded: &|_| true, tells: &|_| false }
+fn everything(not_moved: &[Option<NotMoved>]) -> Scope<'_> {
+    Scope { not_moved, libc: false, is_recorded: &|_| true, tells: &|_| false }
 }
 
 /// Of each entry and each point there is one event, under its number, of the kind that its word says.
@@ -24,7 +24,8 @@ fn everything() -> Scope<'static> {
 fn words_say_which_entry_or_point_it_is() {
     for flags in ["-O0 -w", "-O2 -w"] {
         let program = compiled(TEXT, "c", flags);
-        let (plan, code) = plan(&program, 0x1234_5678, 0, everything(), None).expect("it is small");
+        let not_moved = Module::not_moved(&program);
+        let (plan, code) = plan(&program, 0x1234_5678, 0, everything(&not_moved), None).expect("it is small");
         let (mut entries, mut points) = (BTreeSet::new(), BTreeSet::new());
         for event in &plan.events {
             let head = Head::of(event.word);
@@ -53,7 +54,9 @@ fn words_say_which_entry_or_point_it_is() {
 #[test]
 fn another_turn_has_other_numbers() {
     let program = compiled(TEXT, "c", "-O1 -w");
-    let numbers = |key, turn| plan(&program, key, turn, everything(), None).expect("small").1.numbers();
+    let not_moved = Module::not_moved(&program);
+    let numbers =
+        |key, turn| plan(&program, key, turn, everything(&not_moved), None).expect("small").1.numbers();
     for key in [0, 1, 0x9e37_79b9, u32::MAX] {
         let (first, second) = (numbers(key, 0), numbers(key, 1));
         assert!(first.end <= second.start || second.end <= first.start, "{key:#x}: {first:?} {second:?}");
@@ -65,12 +68,13 @@ fn another_turn_has_other_numbers() {
 #[test]
 fn functions_that_are_left_out_have_no_events() {
     let program = compiled(TEXT, "c", "-O0 -w");
+    let not_moved = Module::not_moved(&program);
     let deep = program.func_ids().find(|f| program.function(*f).name() == "deep").expect("it is there");
-    let without = Scope { is_recorded: &|f| f != deep, ..everything() };
+    let without = Scope { is_recorded: &|f| f != deep, ..everything(&not_moved) };
     let of_deep = |scope| {
         let (plan, _) = plan(&program, 1, 0, scope, None).expect("small");
         plan.events.iter().filter(|event| program.block(event.block).func == deep).count()
     };
     assert_eq!(of_deep(without), 0);
-    assert!(of_deep(everything()) > 0);
+    assert!(of_deep(everything(&not_moved)) > 0);
 }

@@ -181,12 +181,14 @@ pub struct Found<'a> {
     pub watched: &'a dyn Fn(&str) -> BTreeSet<FuncId>,
     /// The loops that a text stands for, by their first headers.
     pub loops: &'a dyn Fn(&str) -> BTreeSet<BlockId>,
+    /// Why each function is not moved, by its number; `None` if it is.
+    pub not_moved: &'a [Option<NotMoved>],
 }
 
 /// What is put into the code of `program`, and what its records mean; numbers go by `key` and `turn`.
 pub fn plan(program: &Program, key: u32, turn: u32, asked: &Asked, found: &Found<'_>) -> (Plan, Code) {
     let functions = found.functions;
-    let not_moved = Module::not_moved(program);
+    let not_moved = found.not_moved.to_vec();
     let base = key.wrapping_add(turn.wrapping_mul(0x9e37_79b9)) % ((LIMIT - 2 * MOST_WORDS) / BASES) * BASES;
     let code = Code { path: program.image.name.clone(), base, ..Code::default() };
     let (known, is_without_results, log) = (Known::new(program), asked.is_without_results, asked.log);

@@ -9,6 +9,7 @@
 //!   counted library in place of the plain one.
 //! - [`exec_page`] (`exec.s`), low, in place of an `execve`: tells the launcher, which then takes the new
 //!   program over before it starts.
+//! - [`find_object`] (`find_object.s`), in place of ld.so's: tells unwinders of code that it has not loaded.
 //!
 //! What they share with us is declared in [`shared`].
 //!
@@ -34,6 +35,7 @@
 
 pub mod calibration;
 pub mod emit;
+mod find_object;
 pub mod registers;
 mod replaced_calls;
 mod runtime;
@@ -42,6 +44,7 @@ pub mod snippet;
 #[cfg(test)]
 mod testing;
 
+pub use find_object::{find_object, find_object_entry, find_object_slot};
 pub use replaced_calls::{
     EXEC, ExecSite, OPEN_LIBRARY_ENTRY, OpenSite, exec_page, exec_sites, may_exec, open_library, open_sites,
 };

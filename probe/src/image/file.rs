@@ -143,7 +143,7 @@ mod tests {
     use crate::layout::place::Room;
     use crate::module::Module;
     use crate::plan::Plan;
-    use crate::testing::{binutils, compiled, disassembly, function};
+    use crate::testing::{binutils, compiled, disassembly, function, output};
     use program::Program;
     use std::os::unix::fs::PermissionsExt as _;
     use std::path::Path;
@@ -166,14 +166,7 @@ mod tests {
         let path = folder.join("program");
         std::fs::write(&path, file).expect("written");
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("ours");
-        let run = || Command::new(&path).arg("5").env("ENGRAFT_OUT", folder.join("run")).output();
-        // As long as another test's child has the file open for writing, from before its `exec`.
-        let mut done = run();
-        while done.as_ref().is_err_and(|e| e.kind() == std::io::ErrorKind::ExecutableFileBusy) {
-            std::thread::yield_now();
-            done = run();
-        }
-        done.expect("it runs")
+        output(Command::new(&path).arg("5").env("ENGRAFT_OUT", folder.join("run")))
     }
 
     fn each_kind(mut check: impl FnMut(&Program)) {
@@ -281,7 +274,7 @@ mod tests {
             let causes = std::iter::successors(std::error::Error::source(&err), |err| err.source());
             causes.map(ToString::to_string).collect::<Vec<_>>()
         };
-        let other = Patch { at: start, old: vec![0xcc; 4], new: vec![0x90; 4] };
+        let other = Patch { at: start, old: [0xcc; 4][..].into(), new: [0x90; 4][..].into() };
         assert_eq!(why(other.clone()), [format!("{start} does not hold what it should")]);
         let nowhere = Patch { at: Va(0x7000_0000), ..other };
         assert_eq!(why(nowhere), ["it cannot be read or written", "nothing of the file is at 0x70000000"]);

@@ -46,7 +46,11 @@ pub(crate) fn ask_at(
         let range = site.at..site.at + site.old.len() as u64;
         let is_apart = |p: &Patch| p.at.0 >= range.end || p.at.0 + p.new.len() as u64 <= range.start;
         if patches.iter().all(is_apart) {
-            patches.push(Patch { at: Va(site.at), old: site.old.clone(), new: site.new.clone() });
+            patches.push(Patch {
+                at: Va(site.at),
+                old: site.old.as_slice().into(),
+                new: site.new.as_slice().into(),
+            });
         }
         let n = moved.partition_point(|m| m.0.0 <= site.at);
         let Some(&(_, from)) = n.checked_sub(1).and_then(|n| moved.get(n)) else { continue };
@@ -76,6 +80,8 @@ pub struct Segments {
     pub counters_at: u64,
     /// Where the runtime is, if anything is counted.
     pub runtime_at: Option<u64>,
+    /// The byte that says whether a library has started, if anything is counted.
+    pub started_at: Option<u64>,
     /// Where its old segments are.
     pub old: Range<u64>,
     /// Address of the moved code.
@@ -95,6 +101,7 @@ pub struct Segments {
     /// How many program headers there are.
     pub n_headers: u16,
     /// Changes of the old segments, by address.
+    #[serde(with = "crate::encoding::patches")]
     pub patches: Vec<Patch>,
 }
 

@@ -71,6 +71,22 @@ impl CodeMap {
         Some(moved.new.start.plus(u64::from((to + (offset - from)).min(next))))
     }
 
+    /// Where the instruction that was at `old` is itself, behind code of ours.
+    pub fn own_of(&self, old: Va) -> Option<Va> {
+        let way_in = self.new_of(old)?;
+        let i = self.ranges.partition_point(|m| m.old.end <= old);
+        let moved = self.ranges.get(i)?;
+        let offset = |at: Va| u32::try_from(at.since(moved.new.start)).ok();
+        // The next run starts one byte further on.
+        let next = match old.plus(1) {
+            next if moved.old.contains(&next) => self.new_of(next)?,
+            _ => moved.new.end,
+        };
+        let own = Va(next.0.checked_sub(1)?);
+        let is_behind_ours = moved.behind_ours.binary_search(&offset(own)?).is_ok();
+        Some(if is_behind_ours && own >= way_in { own } else { way_in })
+    }
+
     /// The old address of the instruction of `program` that is at `new`, or that the code of ours which
     /// starts there stands in front of; `None` if no instruction starts there.
     pub fn old_of(&self, program: &Program, new: Va) -> Option<Va> {

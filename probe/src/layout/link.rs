@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn what_is_not_in_the_module_is_nowhere() {
         let program = assembled(&[("_start", "call f\nhlt"), ("f", "ret")]);
-        let selection = Selection::compute(&program, &Plan::NULL, &BTreeSet::new());
+        let selection = Selection::compute(&program, &Plan::NULL, false, &BTreeSet::new());
         let lowered = Lowered::compute(&program, &Plan::NULL, &selection).expect("nothing is wanted");
         let pieces = piece::pieces(&program, &selection, &lowered);
         let placement = Placement::compute(&program, &Plan::NULL, Room::Behind, &lowered, 2, &pieces);
@@ -175,7 +175,7 @@ mod tests {
         let atomic = "test %eax,%eax\nlock incl (%rdi)\nret";
         for (f, g, at) in [(wide, "jmp f+1", 1), (wide, "call f+1\nret", 1), (atomic, "jmp f+3", 3)] {
             let program = assembled(&[("_start", "call f\ncall g\nhlt"), ("f", f), ("g", g)]);
-            let selection = Selection::compute(&program, &Plan::NULL, &BTreeSet::new());
+            let selection = Selection::compute(&program, &Plan::NULL, false, &BTreeSet::new());
             let lowered = Lowered::compute(&program, &Plan::NULL, &selection).expect("nothing is wanted");
             let pieces = piece::pieces(&program, &selection, &lowered);
             let placement = Placement::compute(&program, &Plan::NULL, Room::Behind, &lowered, 3, &pieces);
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn a_moved_block_that_is_not_found_is_nowhere() {
         let program = assembled(&[("_start", "call f\nhlt"), ("f", "ret")]);
-        let selection = Selection::compute(&program, &Plan::NULL, &BTreeSet::new());
+        let selection = Selection::compute(&program, &Plan::NULL, false, &BTreeSet::new());
         let lowered = Lowered::compute(&program, &Plan::NULL, &selection).expect("nothing is wanted");
         let mut pieces = piece::pieces(&program, &selection, &lowered);
         for piece in &mut pieces {
@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn a_module_whose_code_leads_nowhere_is_not_made() {
         let program = assembled(&[("_start", "call f\nhlt"), ("f", "ret")]);
-        let selection = Selection::compute(&program, &Plan::NULL, &BTreeSet::new());
+        let selection = Selection::compute(&program, &Plan::NULL, false, &BTreeSet::new());
         let lowered = Lowered::compute(&program, &Plan::NULL, &selection).expect("nothing is wanted");
         let mut pieces = piece::pieces(&program, &selection, &lowered);
         let fixup = pieces[0].fixups.first_mut().expect("it calls");
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn distances_lead_where_things_are() {
         let program = assembled(&[("_start", "call f\njmp g"), ("f", "lea g(%rip),%rax\nret"), ("g", "hlt")]);
-        let selection = Selection::compute(&program, &Plan::NULL, &BTreeSet::new());
+        let selection = Selection::compute(&program, &Plan::NULL, false, &BTreeSet::new());
         let lowered = Lowered::compute(&program, &Plan::NULL, &selection).expect("nothing is wanted");
         let pieces = piece::pieces(&program, &selection, &lowered);
         let placement = Placement::compute(&program, &Plan::NULL, Room::Behind, &lowered, 3, &pieces);

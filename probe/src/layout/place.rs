@@ -28,6 +28,16 @@ pub enum Room {
     /// Apart from the heap, which has its place already: below a module that can be moved, else high in the 2
     /// GiB that code can reach.
     Apart,
+    /// Into a process that runs already, from here on: where nothing is in it. Calls of old code are in
+    /// progress there, which come back to old code.
+    Running(Va),
+}
+
+impl Room {
+    /// Whether control may be anywhere in old code.
+    pub fn is_running(self) -> bool {
+        matches!(self, Room::Running(_))
+    }
 }
 
 /// A piece at its place.
@@ -120,10 +130,12 @@ impl<'a> Placement<'a> {
         let checks_len = (n_springboards as u64 + 1) * ENTRY_STUB_LEN;
         let runtime_len = if n_words == 0 { 0 } else { 16 + Runtime::len_bytes() + checks_len };
         let tables = page_up(text.end.plus(runtime_len));
-        let span = if room == Room::Apart && program.image.kind.is_relocated() {
-            end.since(counters_at)
-        } else {
-            tables.since(first)
+        let span = match room {
+            // On either side; addresses below zero are those of what stands below a library that starts
+            // there.
+            Room::Running(at) if at.0.cast_signed() < first.0.cast_signed() => end.since(counters_at),
+            Room::Apart if program.image.kind.is_relocated() => end.since(counters_at),
+            _ => tables.since(first),
         };
         if span > REACH {
             return Err(RewriteError::NoSpace { name: program.image.name.clone(), end: tables });
@@ -134,6 +146,12 @@ impl<'a> Placement<'a> {
     /// Where the block that was at `old` is, for who is in its function already.
     pub fn inside(&self, old: Va) -> Option<Va> {
         block(&self.moved, old)
+    }
+
+    /// Where the instruction that was at `old` is, with the code of ours that stands in front of it.
+    pub fn new_of(&self, old: Va) -> Option<Va> {
+        let i = self.pieces.partition_point(|p| p.piece.range.end <= old);
+        self.pieces.get(i).filter(|p| p.piece.range.contains(&old)).map(|p| p.map(old))
     }
 
     /// The same for who comes from outside of the function.
@@ -168,6 +186,9 @@ fn outside(sides: &BTreeMap<(Va, Side), Va>, moved: &[(Va, Va)], old: Va) -> Opt
 fn counters_at(program: &Program, room: Room, n_words: u64, pieces: &[Piece]) -> Va {
     let first = program.image.segments.first().map_or(Va(0), |s| s.range.start);
     let end = program.image.segments.last().map_or(Va(0), |s| s.range.end);
+    if let Room::Running(at) = room {
+        return at;
+    }
     // Of a program at fixed addresses: high, so that the counters of further threads find room below.
     let is_high = !program.image.kind.is_relocated()
         && (room == Room::Apart || n_words > 0 && !program.image.kind.is_static());
@@ -256,16 +277,19 @@ mod tests {
         #[test]
         fn nothing_new_overlaps(
             kind in 0..3usize,
-            is_apart in any::<bool>(),
+            kind_of_room in 0..4usize,
             has_counters in any::<bool>(),
             routines in proptest::collection::vec(0..300usize, 0..4),
             pieces in proptest::collection::vec((1..5000usize, 4..7u32), 1..20),
             n_springboards in 0..50usize,
         ) {
             let program = &PROGRAMS[kind];
-            let room = if is_apart { Room::Apart } else { Room::Behind };
+            // Above and below what is there.
+            let running = [Va(0x1000_0000), Va(0x1000_0000u64.wrapping_neg())];
+            let running = if program.image.kind.is_relocated() { running[kind_of_room % 2] } else { running[0] };
+            let room = [Room::Apart, Room::Behind, Room::Running(running), Room::Running(running)][kind_of_room];
             let mut plan = if has_counters { Plan::BLOCKS } else { Plan::NULL };
-            let selection = Selection::compute(program, &plan, &BTreeSet::new());
+            let selection = Selection::compute(program, &plan, false, &BTreeSet::new());
             let lowered = Lowered::compute(program, &plan, &selection).expect("blocks can be counted");
             let value = crate::arch::snippet::Value::Register(Reg::general(0));
             plan.probes = routines.iter().map(|&len| Probe {

@@ -12,7 +12,7 @@ use crate::inserts::{Spot, Written};
 use crate::not_moved::NotMoved;
 use crate::plan::{CountedCall, Counting};
 use crate::select::plt;
-use crate::select::springboard::Springboard;
+use crate::select::springboard::{Comes, Springboard};
 use program::arch::ControlFlow;
 use program::{BlockId, Call, CallKind, Callee, EdgeId, EdgeKind, FlagLiveness, FuncId, Program, Va};
 
@@ -39,7 +39,8 @@ pub fn choose(
         Counting::Blocks => &[][..],
         Counting::Sparse(all) => all,
     };
-    let mut boards: Vec<Va> = boards.iter().map(|b| b.at).collect();
+    let from_outside = boards.iter().filter(|b| b.comes == Comes::In);
+    let mut boards: Vec<Va> = from_outside.map(|b| b.at).collect();
     boards.sort_unstable();
     let mut all = Vec::new();
     for id in program.func_ids().filter(|id| not_moved.get(id.index()).is_some_and(Option::is_none)) {

@@ -7,7 +7,7 @@ use crate::code::{Insert, Target};
 use crate::inserts::{Spot, Written};
 use crate::not_moved::NotMoved;
 use crate::plan::Plan;
-use crate::select::springboard::Springboard;
+use crate::select::springboard::{Comes, Springboard};
 use crate::select::{Selection, plt};
 use program::image::{Kind, RelocationTo, SymbolKind};
 use program::{BlockId, CallKind, Callee, Liveness, Program, Va};
@@ -62,7 +62,8 @@ pub fn in_front(program: &Program, boards: &[Springboard], entries: &Entries) ->
         (Insert::text(check.found, found), Insert::text(check.check, asked))
     });
     let mut all = Vec::with_capacity(2 * boards.len());
-    for board in boards.iter().filter(|b| special.iter().all(|s| s.binary_search(&b.at).is_err())) {
+    let from_outside = boards.iter().filter(|b| b.comes == Comes::In);
+    for board in from_outside.filter(|b| special.iter().all(|s| s.binary_search(&b.at).is_err())) {
         let Some(block) = program.block_from(board.at) else { continue };
         let func = program.block(block).func;
         let is_first = || plt::ranges(program, func).iter().any(|range| range.start == board.at);

@@ -64,6 +64,26 @@ pub fn find(program: &Program, unwind_refused: &BTreeSet<FuncId>) -> Movable {
     Movable { not_moved, jump_tables }
 }
 
+/// Functions of the C library that act by which module calls them.
+const BY_CALLER: [&str; 4] = ["dlsym", "dlvsym", "dlopen", "dlmopen"];
+
+/// Keeps the functions where they are that call what acts by who calls it: ld.so knows what it has loaded,
+/// and nothing of code that came into a process later.
+pub fn keep_known_callers(program: &Program, movable: &mut Movable) {
+    let import = |id: FuncId| program.function(id).import.as_deref();
+    let is_one = |name: &str| BY_CALLER.contains(&name.split('@').next().unwrap_or(name));
+    for call in &program.calls {
+        let called = match call.callee {
+            Callee::Import(n) => program.imports.get(n as usize).is_some_and(|name| is_one(name)),
+            Callee::Function(callee) => import(callee).is_some_and(is_one),
+            Callee::Indirect | Callee::Unknown(_) => false,
+        };
+        if called && let Some(why) = movable.not_moved.get_mut(program.block(call.block).func.index()) {
+            why.get_or_insert(NotMoved::KnowsCaller);
+        }
+    }
+}
+
 /// Whether more code than not is found by its looks alone: then no compiler that we know made it, and what
 /// the rest leads to, and who looks at it, is not known either.
 fn is_strange(program: &Program) -> bool {

@@ -10,11 +10,18 @@
 //! 4. None, where there is no room and all that reaches the entry is calls of moved code.
 //! 5. `jmp rel8` to old code of another moved function that holds the long one.
 //!
+//! In a process that runs, control also comes back to old code behind calls that are in progress. All the
+//! rest of a moved function's old code is dead there, so that long jumps that others hop to find room in it.
+//!
 //! Invariant: never a trap (a program may block its signal); nothing is written over code that stays, or over
 //! another springboard.
 //!
 //! Source: W. Wang, X. Meng, "Incremental CFG patching for binary rewriting" (ASPLOS 2021), 4.3 for
 //! springboards and holes.
+
+mod in_progress;
+
+pub use in_progress::InProgress;
 
 use crate::arch::emit;
 use crate::not_moved::NotMoved;
@@ -40,16 +47,44 @@ pub enum Tactic {
     Over,
 }
 
+/// How control comes to a springboard.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Comes {
+    /// From outside of the function, to the start of a block.
+    In,
+    /// Back from a call that old code made before it had springboards: of a process that runs already.
+    Back,
+}
+
 /// A jump from old code to new.
 #[derive(Clone, Copy, Debug)]
 pub struct Springboard {
-    /// Where it stands: the start of a block of a moved function.
+    /// Where it stands: in a block of a moved function.
     pub at: Va,
     /// How it is written.
     pub tactic: Tactic,
+    /// How control comes there.
+    pub comes: Comes,
 }
 
 impl Springboard {
+    /// What it is written over.
+    pub fn written(&self) -> Vec<Range<Va>> {
+        match self.tactic {
+            Tactic::Long | Tactic::Over => vec![self.at..self.at.plus(LONG)],
+            Tactic::Hop(hole) => vec![self.at..self.at.plus(SHORT), hole..hole.plus(LONG)],
+        }
+    }
+
+    /// The same, with room for a long jump in place of a short one.
+    fn taken(&self) -> Vec<Range<Va>> {
+        let hole = match self.tactic {
+            Tactic::Hop(hole) => Some(hole..hole.plus(LONG)),
+            _ => None,
+        };
+        std::iter::once(self.at..self.at.plus(LONG)).chain(hole).collect()
+    }
+
     /// The patches of `program` that it is, when the moved code is at `to`.
     ///
     /// # Panics
@@ -75,10 +110,16 @@ const SHORT: u64 = 2;
 /// Plans a springboard for every block of a moved function that can be reached from outside; functions
 /// without room stay.
 ///
-/// `addresses`, sorted, are those of code that data hold or code computes.
-pub fn plan(program: &Program, addresses: &[Va], movable: &mut Movable) -> Vec<Springboard> {
+/// `addresses`, sorted, are those of code that data hold or code computes; `running` is what old code may be
+/// in the middle of, in a process that runs.
+pub fn plan(
+    program: &Program,
+    addresses: &[Va],
+    running: Option<&InProgress>,
+    movable: &mut Movable,
+) -> Vec<Springboard> {
     let exposed = exposed(program, addresses, movable);
-    let mut holes = holes(program);
+    let mut holes = holes(program, running.is_some());
     let mut boards: Vec<Springboard> = Vec::new();
     let outside = outside(program, &exposed);
     let mut without: Vec<FuncId> = Vec::new();
@@ -97,7 +138,7 @@ pub fn plan(program: &Program, addresses: &[Va], movable: &mut Movable) -> Vec<S
             needs_none |= lacks;
             lacks
         };
-        match all_of(program, id, &exposed, &mut holes, may_lack) {
+        match all_of(program, id, (&exposed, running), &mut holes, may_lack) {
             Some(found) => {
                 boards.extend(found);
                 without.extend(needs_none.then_some(id));
@@ -121,9 +162,9 @@ pub fn plan(program: &Program, addresses: &[Va], movable: &mut Movable) -> Vec<S
         }
     }
     boards.retain(|b| {
-        program.block_from(b.at).is_some_and(|at| movable.not_moved[program.block(at).func.index()].is_none())
+        program.block_at(b.at).is_some_and(|at| movable.not_moved[program.block(at).func.index()].is_none())
     });
-    over_dead_code(program, &exposed, movable, &mut boards);
+    over_dead_code(program, (&exposed, running), movable, &mut boards);
     boards
 }
 
@@ -139,43 +180,134 @@ fn callers(program: &Program) -> Vec<(FuncId, FuncId)> {
     all
 }
 
-/// Springboards of all places of `id` that can be reached from outside, but for those that may lack one;
-/// `None` if there is no room for one of them.
-fn all_of(
-    program: &Program,
-    id: FuncId,
-    exposed: &[Va],
-    holes: &mut BTreeMap<Va, u64>,
-    mut may_lack: impl FnMut(Va) -> bool,
-) -> Option<Vec<Springboard>> {
+/// What a place of a function's old code is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    /// Control may come there from outside.
+    In,
+    /// Control may come back there.
+    Back,
+    /// It may be run once more: a system call.
+    Kept,
+}
+
+/// What may be reached of old code: the addresses that data hold or code computes, sorted; and what is in
+/// progress in a process that runs.
+type Reachable<'a> = (&'a [Va], Option<&'a InProgress>);
+
+/// All places of `id` that can be reached, ascending.
+fn places(program: &Program, id: FuncId, (exposed, running): Reachable<'_>) -> Vec<(Va, Place)> {
     // What of a stub is not moved may be entered, too, and runs where it is.
     let ranges = plt::ranges(program, id);
     let is_moved = |at: &Va| ranges.iter().any(|r| r.contains(at));
-    let mut points: Vec<Va> = program.function(id).entries.iter().map(|&b| program.block(b).start).collect();
-    points.push(program.function(id).entry);
-    points.retain(is_moved);
+    let function = program.function(id);
+    let mut all: Vec<(Va, Place)> =
+        function.entries.iter().map(|&b| (program.block(b).start, Place::In)).collect();
+    all.push((function.entry, Place::In));
+    all.retain(|(at, _)| is_moved(at));
     for range in &ranges {
-        let i = exposed.partition_point(|&at| at < range.start);
-        points.extend(exposed[i..].iter().copied().take_while(|at| *at < range.end));
+        let with = |place| move |at: &Va| (*at, place);
+        all.extend(InProgress::within(exposed, range).iter().map(with(Place::In)));
+        let Some(running) = running else { continue };
+        all.extend(InProgress::within(&running.backs, range).iter().map(with(Place::Back)));
+        all.extend(InProgress::within(&running.system_calls, range).iter().map(with(Place::Kept)));
     }
-    points.sort_unstable();
-    points.dedup();
+    all.sort_unstable();
+    all.dedup_by_key(|place| place.0);
+    all
+}
+
+/// Springboards of all places of `id` that can be reached, but for those that may lack one; `None` if there
+/// is no room for one of them.
+fn all_of(
+    program: &Program,
+    id: FuncId,
+    reachable: Reachable<'_>,
+    holes: &mut BTreeMap<Va, u64>,
+    mut may_lack: impl FnMut(Va) -> bool,
+) -> Option<Vec<Springboard>> {
+    let places = places(program, id, reachable);
     let mut boards = Vec::new();
-    for (n, &at) in points.iter().enumerate() {
-        match board(program, id, at, points.get(n + 1).copied(), holes) {
-            Some(tactic) => boards.push(Springboard { at, tactic }),
-            None if may_lack(at) => {}
-            None => {
-                let taken = boards.iter().filter_map(|b| match b.tactic {
-                    Tactic::Hop(hole) => Some((hole, LONG)),
-                    _ => None,
-                });
-                holes.extend(taken);
-                return None;
-            }
+    let mut cramped = Vec::new();
+    for (n, &(at, place)) in places.iter().enumerate() {
+        let comes = match place {
+            Place::In => Comes::In,
+            Place::Back => Comes::Back,
+            Place::Kept => continue,
+        };
+        match board(program, id, at, places.get(n + 1).map(|next| next.0), holes) {
+            Some(tactic) => boards.push(Springboard { at, tactic, comes }),
+            None if comes == Comes::In && may_lack(at) => {}
+            None => cramped.push((at, comes)),
         }
     }
-    Some(boards)
+    let hole = |board: &Springboard| match board.tactic {
+        Tactic::Hop(hole) => Some((hole, LONG)),
+        _ => None,
+    };
+    let taken: Vec<(Va, u64)> = boards.iter().filter_map(hole).collect();
+    let found = match reachable.1 {
+        _ if cramped.is_empty() => true,
+        Some(_) => over_own_code(program, id, &places, &cramped, &mut boards),
+        None => false,
+    };
+    if found {
+        return Some(boards);
+    }
+    holes.extend(taken);
+    None
+}
+
+/// Where there was no room for springboards of `id`: short jumps to long ones over old code of its own, of
+/// which only its `places` can be reached. Whether there is room for all that are `cramped`.
+fn over_own_code(
+    program: &Program,
+    id: FuncId,
+    places: &[(Va, Place)],
+    cramped: &[(Va, Comes)],
+    boards: &mut Vec<Springboard>,
+) -> bool {
+    let mut used: Vec<Range<Va>> = places.iter().map(|(at, _)| *at..at.plus(SHORT)).collect();
+    used.extend(boards.iter().flat_map(Springboard::written));
+    for &(at, comes) in cramped {
+        used.sort_unstable_by_key(|r| r.start);
+        let overlaps = |range: &Range<Va>| {
+            used.iter().any(|u| u.start < range.end && range.start < u.end && u.start != at)
+        };
+        let own = at..at.plus(SHORT);
+        let is_whole = plt::ranges(program, id).iter().any(|r| r.contains(&at) && own.end <= r.end);
+        if !is_whole || overlaps(&own) {
+            return false;
+        }
+        let Some(hole) = hole_within(program, id, at, &used) else { return false };
+        used.push(hole..hole.plus(LONG));
+        boards.push(Springboard { at, tactic: Tactic::Hop(hole), comes });
+    }
+    boards.sort_unstable_by_key(|b| b.at);
+    true
+}
+
+/// Room for a long jump in the code of `id`, so near that a short one at `at` leads there, beside what is
+/// `used`, by address.
+fn hole_within(program: &Program, id: FuncId, at: Va, used: &[Range<Va>]) -> Option<Va> {
+    let from = at.plus(SHORT);
+    // What is between blocks may be another's already.
+    plt::blocks(program, id).find_map(|block| {
+        let range = program.block(block).range();
+        let mut free = range.start.max(Va(from.0.saturating_sub(128)));
+        let to = range.end.min(from.plus(127 + LONG));
+        if free >= to {
+            return None;
+        }
+        let first = used.partition_point(|u| u.start.plus(LONG) <= range.start);
+        for u in used.iter().skip(first).take_while(|u| u.start < to) {
+            if free < u.start && u.start.since(free) >= LONG {
+                return Some(free);
+            }
+            free = free.max(u.end);
+        }
+        (free < to && to.since(free) >= LONG).then_some(free)
+    })
 }
 
 /// Where there was no room: a short jump to a long one that is written over old code of functions that are
@@ -183,16 +315,17 @@ fn all_of(
 ///
 /// Nothing runs that code any more. Only that of functions which every jump is known of is taken, so that
 /// this is certain.
-fn over_dead_code(program: &Program, exposed: &[Va], movable: &mut Movable, boards: &mut Vec<Springboard>) {
+fn over_dead_code(
+    program: &Program,
+    reachable: Reachable<'_>,
+    movable: &mut Movable,
+    boards: &mut Vec<Springboard>,
+) {
     let cramped: Vec<FuncId> =
         program.func_ids().filter(|id| movable.not_moved[id.index()] == Some(NotMoved::NoRoom)).collect();
-    let mut taken: Vec<Range<Va>> = Vec::new();
-    for board in boards.iter() {
-        taken.push(board.at..board.at.plus(LONG));
-        if let Tactic::Hop(hole) = board.tactic {
-            taken.push(hole..hole.plus(LONG));
-        }
-    }
+    let mut taken: Vec<Range<Va>> = boards.iter().flat_map(Springboard::taken).collect();
+    let system_calls = reachable.1.map_or(&[][..], |running| &running.system_calls);
+    taken.extend(system_calls.iter().map(|at| *at..at.plus(in_progress::SYSTEM_CALL)));
     for id in cramped {
         taken.sort_unstable_by_key(|r| r.start);
         let entry = program.function(id).entry;
@@ -215,14 +348,9 @@ fn over_dead_code(program: &Program, exposed: &[Va], movable: &mut Movable, boar
                 holes.insert(free, block.end_va().since(free));
             }
         }
-        if let Some(found) = all_of(program, id, exposed, &mut holes, |_| false) {
-            for board in found {
-                taken.push(board.at..board.at.plus(LONG));
-                if let Tactic::Hop(hole) = board.tactic {
-                    taken.push(hole..hole.plus(LONG));
-                }
-                boards.push(board);
-            }
+        if let Some(found) = all_of(program, id, reachable, &mut holes, |_| false) {
+            taken.extend(found.iter().flat_map(Springboard::taken));
+            boards.extend(found);
             movable.not_moved[id.index()] = None;
         }
     }
@@ -266,10 +394,10 @@ fn board(
     next: Option<Va>,
     holes: &mut BTreeMap<Va, u64>,
 ) -> Option<Tactic> {
-    let block = program.block(program.block_from(at)?);
+    let block = program.block(program.block_at(at)?);
     let range = program.function(func).ranges.iter().find(|r| r.contains(&at))?;
     // To the end of the block and its padding; to the end of the function and its padding.
-    let strict = block.len_bytes as u64 + padding(program, block.end_va());
+    let strict = block.end_va().since(at) + padding(program, block.end_va());
     let until = next
         .filter(|n| range.contains(n))
         .map_or(range.end.since(at) + padding(program, range.end), |n| n.since(at));
@@ -325,8 +453,9 @@ fn padding(program: &Program, at: Va) -> u64 {
 
 /// Padding after blocks that a springboard does not need for itself: start and length.
 ///
-/// The first bytes of it are left to the block before, which may be too short for its own jump.
-fn holes(program: &Program) -> BTreeMap<Va, u64> {
+/// The first bytes of it are left to the block before, which may be too short for its own jump, or, in a
+/// process that runs, for one at its last instruction.
+fn holes(program: &Program, is_running: bool) -> BTreeMap<Va, u64> {
     let blocks = &program.blocks;
     blocks
         .par_iter()
@@ -339,7 +468,8 @@ fn holes(program: &Program) -> BTreeMap<Va, u64> {
         })
         .filter_map(|(_, block)| {
             let len = padding(program, block.end_va());
-            let own = LONG.saturating_sub(u64::from(block.len_bytes));
+            let first = if is_running { 1 } else { u64::from(block.len_bytes) };
+            let own = LONG.saturating_sub(first);
             (len >= LONG + own).then(|| (block.end_va().plus(own), len - own))
         })
         .collect()

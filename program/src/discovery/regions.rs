@@ -7,7 +7,7 @@
 use crate::addr::Va;
 use crate::arch::Decoder;
 use crate::discovery::sweep::raw::{NOWHERE, Region, RegionKind, Rel, Space};
-use crate::image::{Image, SymbolKind};
+use crate::image::{Image, Segment, SymbolKind};
 use crate::model::Origin;
 use std::ops::Range;
 
@@ -153,6 +153,9 @@ fn gaps(image: &Image, space: Space, runs: &[Range<Rel>], claimed: &[Region]) ->
         loop {
             let claim = claimed.get(next).filter(|c| c.range.start < run.end);
             let end = claim.map_or(run.end, |c| c.range.start);
+            if image.sections.is_empty() {
+                at = after_zeros(image, space, at..end);
+            }
             if at < end && !is_padding(image, space, at..end) {
                 found.push(Region { range: at..end, kind: RegionKind::Gap });
             }
@@ -164,6 +167,16 @@ fn gaps(image: &Image, space: Space, runs: &[Range<Rel>], claimed: &[Region]) ->
         }
     }
     found
+}
+
+/// Behind the zeros with which linkers align what is a section of its own in other files (`.fini`).
+fn after_zeros(image: &Image, space: Space, range: Range<Rel>) -> Rel {
+    let aligned = range.start.next_multiple_of(4);
+    if aligned == range.start || aligned >= range.end {
+        return range.start;
+    }
+    let bytes = image.bytes_in(&(space.va(range.start)..space.va(aligned))).unwrap_or(&[1]);
+    if bytes.iter().all(|&b| b == 0) { aligned } else { range.start }
 }
 
 fn is_padding(image: &Image, space: Space, range: Range<Rel>) -> bool {
@@ -224,9 +237,14 @@ pub fn pointed_to(image: &Image, space: Space, is_code: impl Fn(Rel) -> bool) ->
         let mut parts: Vec<Range<Va>> =
             data.filter(|s| !holds_none(&s.name)).map(|s| s.range.clone()).collect();
         if image.sections.is_empty() {
-            // Segments may hold data and code together.
-            let in_file = image.segments.iter().filter(|s| s.file_len > 0);
-            parts.extend(in_file.map(|s| s.range.start..s.range.start.plus(s.file_len).min(s.range.end)));
+            // Segments may hold data and code together, where constants have none of their own.
+            let is_constants = |s: &&Segment| !s.executable && !s.writable && s.file_len > 0;
+            let code = image.segments.iter().find(|s| s.executable).map(|s| s.range.start);
+            let are_apart =
+                image.segments.iter().filter(is_constants).any(|s| code.is_some_and(|c| s.range.start > c));
+            let in_file = image.segments.iter().filter(|s| s.file_len > 0 && !(are_apart && s.executable));
+            let part = |s: &Segment| s.range.start..s.range.start.plus(s.file_len).min(s.range.end);
+            parts.extend(in_file.flat_map(|s| image.without_linkers_tables(part(s))));
         }
         for part in parts {
             let start = Va(part.start.0.next_multiple_of(8));

@@ -16,7 +16,8 @@ const MOST_EXPANSION: u64 = 1032;
 
 /// The debug information of `image`, if it or its debug file has all of these sections.
 pub fn load(image: &Image, needed: &[&str]) -> Option<gimli::Dwarf<Reader>> {
-    parse(image.file_bytes(), needed).or_else(|| {
+    let own = if image.is_of_memory() { &[] } else { image.file_bytes() };
+    parse(own, needed).or_else(|| {
         let bytes = std::fs::read(image.debug_file.as_ref()?).ok()?;
         parse(&bytes, needed)
     })

@@ -9,11 +9,12 @@
 
 use super::headers::{Headers, LE, records, section_bytes, string_at, symbol};
 use super::{Image, Relocation, RelocationTo, Symbol};
-use crate::addr::Va;
+use crate::addr::{Bias, LiveVa, Va};
 use object::LittleEndian;
 use object::elf::{self, Dyn64, Rela64, Sym64};
 use object::read::elf::{ProgramHeader as _, SectionHeader as _, Sym as _};
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// How the names of the C library's files start: glibc's and musl's.
@@ -178,6 +179,61 @@ impl Dynamic {
             }
         }
         tables.into_iter().flat_map(records::<Rela64<LittleEndian>>)
+    }
+
+    /// What a dynamic linker that has moved the image has written over, as the file has it: words that are
+    /// addresses of the image, and zeros for those of other modules.
+    pub fn words_of_file(&self, image: &Image, headers: &Headers, bias: Bias) -> Vec<(Va, u64)> {
+        let mut words = Vec::new();
+        for r in self.raw_relocations(image, headers) {
+            let word = match elf::RelocationType(u32::try_from(r.r_info.get(LE) & 0xffff_ffff).unwrap_or(0)) {
+                elf::R_X86_64_RELATIVE | elf::R_X86_64_RELATIVE64 => r.r_addend.get(LE).cast_unsigned(),
+                elf::R_X86_64_64
+                | elf::R_X86_64_GLOB_DAT
+                | elf::R_X86_64_JUMP_SLOT
+                | elf::R_X86_64_IRELATIVE => 0,
+                _ => continue,
+            };
+            words.push((Va(r.r_offset.get(LE)), word));
+        }
+        let relr = self.table(image, elf::DT_RELR.0, elf::DT_RELRSZ.0).unwrap_or_default();
+        for at in relr_places(relr).take(image.file_bytes().len() / 8) {
+            let moved = image.word_at(at).map(|word| bias.to_image(LiveVa(word)));
+            // The program may have put something else there.
+            let ours = moved.filter(|to| image.segments.iter().any(|s| s.range.contains(to)));
+            words.extend(ours.map(|to| (at, to.0)));
+        }
+        words
+    }
+
+    /// Where the tables are that it names.
+    pub fn tables(&self, image: &Image) -> Vec<Range<Va>> {
+        let mut all = Vec::new();
+        let mut add = |at: Option<u64>, len: u64| all.extend(at.map(|at| Va(at)..Va(at.saturating_add(len))));
+        for (at, len) in [
+            (elf::DT_STRTAB.0, elf::DT_STRSZ.0),
+            (elf::DT_RELA.0, elf::DT_RELASZ.0),
+            (elf::DT_JMPREL.0, elf::DT_PLTRELSZ.0),
+            (elf::DT_RELR.0, elf::DT_RELRSZ.0),
+        ] {
+            add(self.value(at), self.value(len).unwrap_or(0));
+        }
+        let n = self.symbols.len() as u64;
+        add(self.value(elf::DT_SYMTAB.0), n.saturating_mul(24));
+        add(self.value(elf::DT_VERSYM.0), n.saturating_mul(2));
+        // A bucket or two words a symbol, at most: header, filter, buckets, chains.
+        let table = |at: u64| image.bytes_from(Va(at));
+        let hash = self.value(elf::DT_HASH.0);
+        let words =
+            hash.and_then(table).and_then(|t| Some(u64::from(word32(t, 0)?) + u64::from(word32(t, 1)?)));
+        add(hash, words.map_or(0, |n| 4 * (n + 2)));
+        let hash = self.value(elf::DT_GNU_HASH.0);
+        let len = hash.and_then(table).and_then(|t| {
+            let [buckets, first, filter] = [0, 1, 2].map(|i| word32(t, i).map(u64::from));
+            Some(16 + 8 * filter? + 4 * (buckets? + n.saturating_sub(first?)))
+        });
+        add(hash, len.unwrap_or(0));
+        all
     }
 
     /// All relocations, by place.

@@ -8,7 +8,7 @@
 use super::headers::{Headers, LE, build_id, headers, section_bytes, symtab};
 use super::{Image, ImageId, Kind, LoadError, RestartableSequences, Section, Segment};
 use super::{debug, dynamic, go, plt, restartable, unwind};
-use crate::addr::{FileOff, Va};
+use crate::addr::{Bias, FileOff, Va};
 use object::elf;
 use object::read::elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _};
 use std::ops::Range;
@@ -31,7 +31,7 @@ impl Image {
         let bytes = std::fs::read(path).map_err(unreadable)?;
         let name = path.display().to_string();
         let headers = headers(&bytes, &name, false)?;
-        let mut image = Image::from_headers(bytes, &headers, &name)?;
+        let mut image = Image::from_headers(bytes, &headers, &name, None)?;
         debug::attach(&mut image, &headers, path);
         Ok(image)
     }
@@ -42,26 +42,26 @@ impl Image {
     /// [`LoadError::NotElf`], [`LoadError::Unsupported`], [`LoadError::Damaged`].
     pub fn parse(bytes: Vec<u8>, name: &str) -> Result<Image, LoadError> {
         let headers = headers(&bytes, name, false)?;
-        Image::from_headers(bytes, &headers, name)
+        Image::from_headers(bytes, &headers, name, None)
     }
 
-    fn from_headers(bytes: Vec<u8>, headers: &Headers, name: &str) -> Result<Image, LoadError> {
+    /// From `bytes`, at whose offsets the headers' segments are; as a dynamic linker left them that has moved
+    /// it, if one has.
+    pub(super) fn from_headers(
+        bytes: Vec<u8>,
+        headers: &Headers,
+        name: &str,
+        moved: Option<Bias>,
+    ) -> Result<Image, LoadError> {
         let mut notes = Vec::new();
         if headers.sections_cut {
             notes.push(format!("sections: their table at {:#x} is cut off", headers.file.e_shoff(LE)));
         }
         let segments = segments(headers, &bytes, name)?;
         let sections = sections(headers, &segments, &mut notes);
-        let mut hash = xxhash_rust::xxh3::Xxh3::new();
-        for s in segments.iter().filter(|s| s.executable) {
-            hash.update(&s.range.start.0.to_le_bytes());
-            let from = usize::try_from(s.offset.0).unwrap_or(usize::MAX);
-            let len = usize::try_from(s.file_len).unwrap_or(usize::MAX);
-            hash.update(bytes.get(from..from.saturating_add(len)).unwrap_or_default());
-        }
         let mut image = Image {
             name: name.to_owned(),
-            id: ImageId(hash.digest128()),
+            id: id_of(&segments, &bytes),
             build_id: build_id(headers, &bytes),
             kind: Kind::SharedObject,
             entry: Some(Va(headers.file.e_entry(LE))).filter(|e| e.0 != 0),
@@ -78,6 +78,7 @@ impl Image {
             restartable: RestartableSequences::default(),
             unwind: Vec::new(),
             unwind_tables: Vec::new(),
+            linkers_tables: Vec::new(),
             go_functions: Vec::new(),
             compilers: Vec::new(),
             notes,
@@ -85,10 +86,15 @@ impl Image {
             interpreter: interpreter(headers, &bytes),
             bytes,
             kept: None,
+            is_of_memory: false,
         };
         let mut names_left = image.bytes.len().saturating_mul(8).saturating_add(1 << 20);
         let mut symbols = symtab(headers, &image.bytes, &mut names_left);
         let dynamic = dynamic::Dynamic::read(&image, headers);
+        if let Some(bias) = moved {
+            let words = dynamic.words_of_file(&image, headers, bias);
+            image.put_words(&words);
+        }
         image.relocations = dynamic.relocations(&image, headers);
         symbols.extend(dynamic.symbols(&mut names_left));
         image.libc_imports = dynamic.libc_imports(&image, &mut names_left);
@@ -100,11 +106,68 @@ impl Image {
         image.init_fini = dynamic.init_fini(&image, headers);
         image.plt = plt::find(&image);
         image.restartable = restartable::find(&image, headers);
-        (image.unwind, image.unwind_tables) = unwind::parse(&image, headers);
+        let unwind = unwind::parse(&image, headers);
+        if image.sections.is_empty() {
+            image.linkers_tables = linkers_tables(headers, &dynamic, &image, unwind.held);
+        }
+        (image.unwind, image.unwind_tables) = (unwind.ranges, unwind.tables);
         image.go_functions = go::functions(&image);
         image.compilers = compilers(&image, headers);
         Ok(image)
     }
+
+    /// Writes words of the file in place of what the dynamic linker has made of them.
+    fn put_words(&mut self, words: &[(Va, u64)]) {
+        for (at, word) in words {
+            let place = self.segment_at(*at).and_then(|s| {
+                let into = at.since(s.range.start);
+                usize::try_from(s.offset.0 + into).ok().filter(|_| into + 8 <= s.file_len)
+            });
+            if let Some(bytes) = place.and_then(|from| self.bytes.get_mut(from..from.checked_add(8)?)) {
+                bytes.copy_from_slice(&word.to_le_bytes());
+            }
+        }
+    }
+}
+
+/// A hash of the executable segments.
+pub(super) fn id_of(segments: &[Segment], bytes: &[u8]) -> ImageId {
+    let mut hash = xxhash_rust::xxh3::Xxh3::new();
+    for s in segments.iter().filter(|s| s.executable) {
+        hash.update(&s.range.start.0.to_le_bytes());
+        let from = usize::try_from(s.offset.0).unwrap_or(usize::MAX);
+        let len = usize::try_from(s.file_len).unwrap_or(usize::MAX);
+        hash.update(bytes.get(from..from.saturating_add(len)).unwrap_or_default());
+    }
+    ImageId(hash.digest128())
+}
+
+/// Where the tables are that linkers make for dynamic linkers and unwinders, as far as program headers and
+/// the dynamic section tell; by address, without overlaps. `unwind` are those of unwinders.
+fn linkers_tables(
+    headers: &Headers,
+    dynamic: &dynamic::Dynamic,
+    image: &Image,
+    unwind: Vec<Range<Va>>,
+) -> Vec<Range<Va>> {
+    let mut all = unwind;
+    let is_table = |p: &&super::headers::Phdr| {
+        [elf::PT_NOTE, elf::PT_INTERP, elf::PT_GNU_EH_FRAME].contains(&p.p_type(LE))
+    };
+    for p in headers.segments.iter().filter(is_table) {
+        all.push(Va(p.p_vaddr(LE))..Va(p.p_vaddr(LE).saturating_add(p.p_memsz(LE))));
+    }
+    all.extend(dynamic.tables(image));
+    all.retain(|r| r.start < r.end);
+    all.sort_unstable_by_key(|r| (r.start, r.end));
+    all.dedup_by(|b, a| {
+        let touches = b.start <= a.end;
+        if touches {
+            a.end = a.end.max(b.end);
+        }
+        touches
+    });
+    all
 }
 
 fn relro(headers: &Headers) -> Vec<Range<Va>> {

@@ -53,9 +53,8 @@ pub(super) fn string_at(table: &[u8], offset: u32) -> Option<std::borrow::Cow<'_
     rest.get(..len).map(String::from_utf8_lossy)
 }
 
-/// Checks what the file is, and copies its headers. A file of debug information without code is refused, or
-/// wanted.
-pub(super) fn headers(bytes: &[u8], name: &str, debug_wanted: bool) -> Result<Headers, LoadError> {
+/// Its ELF header, if it is a file that we analyse.
+pub(super) fn file_header(bytes: &[u8], name: &str) -> Result<FileHeader64<LittleEndian>, LoadError> {
     let damaged = |what: &str, at: u64| LoadError::Damaged {
         name: name.to_owned(),
         what: what.to_owned(),
@@ -83,6 +82,19 @@ pub(super) fn headers(bytes: &[u8], name: &str, debug_wanted: bool) -> Result<He
         elf::ET_CORE => return Err(unsupported("a core file")),
         other => return Err(unsupported(&format!("of unknown type {other}"))),
     }
+    Ok(*file)
+}
+
+/// Checks what the file is, and copies its headers. A file of debug information without code is refused, or
+/// wanted.
+pub(super) fn headers(bytes: &[u8], name: &str, debug_wanted: bool) -> Result<Headers, LoadError> {
+    let damaged = |what: &str, at: u64| LoadError::Damaged {
+        name: name.to_owned(),
+        what: what.to_owned(),
+        at: FileOff(at),
+    };
+    let unsupported = |what: &str| LoadError::Unsupported { name: name.to_owned(), what: what.to_owned() };
+    let file = file_header(bytes, name)?;
     let segments = file
         .program_headers(LE, bytes)
         .map_err(|_| damaged("the program header table", file.e_phoff(LE)))?
@@ -118,7 +130,7 @@ pub(super) fn headers(bytes: &[u8], name: &str, debug_wanted: bool) -> Result<He
     if sections.iter().any(is_debug) && !debug_wanted {
         return Err(unsupported("a file of debug information without code"));
     }
-    Ok(Headers { file: *file, segments, sections, sections_cut })
+    Ok(Headers { file, segments, sections, sections_cut })
 }
 
 /// The symbols of `.symtab`.

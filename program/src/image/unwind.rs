@@ -15,23 +15,27 @@ use std::ops::Range;
 
 type Slice<'a> = gimli::EndianSlice<'a, LittleEndian>;
 
-/// The unwind ranges of a file, by address, and where the tables lie that they were read from.
+/// What unwind tables say, and where they are.
+pub struct Unwind {
+    /// The unwind ranges of a file, by address.
+    pub ranges: Vec<UnwindRange>,
+    /// The tables that they were read from; without sections, to the end of what the file has there.
+    pub tables: Vec<Range<Va>>,
+    /// What was read of these tables, and of those that they lead to (LSDA).
+    pub held: Vec<Range<Va>>,
+}
+
+/// Tables of call sites of one program are this close together.
+const NEAR: u64 = 0x1000;
+
+/// The unwind ranges of a file, and where the tables lie that they were read from.
 ///
 /// A row that makes no sense is skipped. The table is the section of that name, or where the header of
 /// PT_GNU_EH_FRAME says it is.
-pub fn parse(image: &Image, headers: &Headers) -> (Vec<UnwindRange>, Vec<Range<Va>>) {
+pub fn parse(image: &Image, headers: &Headers) -> Unwind {
     let segment = headers.segments.iter().find(|p| p.p_type(LE) == elf::PT_GNU_EH_FRAME);
     let hdr_at = segment.map(|p| Va(p.p_vaddr(LE)));
-    let mut bases = BaseAddresses::default();
-    if let Some(section) = image.sections.iter().find(|s| s.name == ".text") {
-        bases = bases.set_text(section.range.start.0);
-    }
-    if let Some(section) = image.sections.iter().find(|s| s.name == ".got") {
-        bases = bases.set_got(section.range.start.0);
-    }
-    if let Some(at) = hdr_at {
-        bases = bases.set_eh_frame_hdr(at.0);
-    }
+    let bases = bases(image, hdr_at);
     let hdr_bytes = hdr_at.and_then(|at| image.bytes_from(at)).unwrap_or_default();
     let hdr = EhFrameHdr::new(hdr_bytes, LittleEndian).parse(&bases, 8).ok();
     let mut tables: Vec<(Va, &[u8])> = Vec::new();
@@ -62,6 +66,8 @@ pub fn parse(image: &Image, headers: &Headers) -> (Vec<UnwindRange>, Vec<Range<V
     }
     let places = tables.iter().map(|(at, bytes)| *at..at.plus(bytes.len() as u64)).collect();
     let mut found = Vec::new();
+    let mut held = Vec::new();
+    let mut call_sites: Vec<Range<Va>> = Vec::new();
     let mut call_sites_left = image.file_bytes().len();
     for (at, bytes) in tables {
         let bases = bases.clone().set_eh_frame(at.0);
@@ -71,6 +77,7 @@ pub fn parse(image: &Image, headers: &Headers) -> (Vec<UnwindRange>, Vec<Range<V
         offsets.extend(
             listed.iter().filter(|r| (at..end).contains(r)).filter_map(|r| usize::try_from(r.since(at)).ok()),
         );
+        let mut last = 0;
         let mut cies: HashMap<usize, Option<gimli::CommonInformationEntry<Slice<'_>>>> = HashMap::new();
         for offset in offsets {
             let fde = frames.fde_from_offset(&bases, EhFrameOffset(offset), |frames, bases, cie| {
@@ -84,8 +91,10 @@ pub fn parse(image: &Image, headers: &Headers) -> (Vec<UnwindRange>, Vec<Range<V
                 continue;
             }
             let lsda = fde.lsda().and_then(|p| address(image, p)).filter(|l| l.0 != 0);
-            let landing =
-                lsda.and_then(|l| call_sites(image, l, start, &mut call_sites_left)).unwrap_or_default();
+            let read = lsda.and_then(|l| sites_of(image, l, start, &mut call_sites_left));
+            call_sites.extend(read.iter().map(|read| read.1.clone()));
+            let landing = read.map_or_else(Vec::new, |read| read.0);
+            last = last.max(offset.saturating_add(4 + fde.entry_len()));
             found.push(UnwindRange {
                 range,
                 landing: landing.into(),
@@ -93,10 +102,40 @@ pub fn parse(image: &Image, headers: &Headers) -> (Vec<UnwindRange>, Vec<Range<V
                 at_entry: starts_at_entry(fde.instructions(&frames, &bases)),
             });
         }
+        held.push(at..at.plus(last as u64));
     }
+    held.extend(near_together(call_sites));
     found.sort_by_key(|r| (r.range.start, r.range.end));
     found.dedup_by(|b, a| a.range == b.range);
-    (found, places)
+    Unwind { ranges: found, tables: places, held }
+}
+
+/// What addresses in the tables are relative to.
+fn bases(image: &Image, hdr_at: Option<Va>) -> BaseAddresses {
+    let mut bases = BaseAddresses::default();
+    if let Some(section) = image.sections.iter().find(|s| s.name == ".text") {
+        bases = bases.set_text(section.range.start.0);
+    }
+    if let Some(section) = image.sections.iter().find(|s| s.name == ".got") {
+        bases = bases.set_got(section.range.start.0);
+    }
+    if let Some(at) = hdr_at {
+        bases = bases.set_eh_frame_hdr(at.0);
+    }
+    bases
+}
+
+/// Tables of call sites that are near together as one, with what handlers need between.
+fn near_together(mut tables: Vec<Range<Va>>) -> Vec<Range<Va>> {
+    tables.sort_unstable_by_key(|r| r.start);
+    tables.dedup_by(|b, a| {
+        let is_near = b.start.since(a.start) <= a.end.since(a.start).saturating_add(NEAR);
+        if is_near {
+            a.end = a.end.max(b.end);
+        }
+        is_near
+    });
+    tables
 }
 
 /// Whether an unwind table begins as that of a function does: the caller's frame is 8 bytes above the stack
@@ -164,10 +203,10 @@ fn rows(bytes: &[u8]) -> BTreeSet<usize> {
     offsets
 }
 
-/// The call sites of an LSDA that have a landing pad.
+/// The call sites of an LSDA that have a landing pad, and where the table of all of them is.
 ///
 /// `left` bounds how many are read in all: every honest one takes at least four bytes of the file.
-fn call_sites(image: &Image, lsda: Va, function: Va, left: &mut usize) -> Option<Vec<CallSite>> {
+fn sites_of(image: &Image, lsda: Va, function: Va, left: &mut usize) -> Option<(Vec<CallSite>, Range<Va>)> {
     let bytes = image.bytes_from(lsda)?;
     let mut at = Cursor { image, bytes, at: 0, base: lsda, function };
     let pads_start = at.pointer_by_encoding()?.unwrap_or(function);
@@ -193,7 +232,7 @@ fn call_sites(image: &Image, lsda: Va, function: Va, left: &mut usize) -> Option
             }
         }
     }
-    Some(found)
+    Some((found, lsda..lsda.plus(end as u64)))
 }
 
 /// A place in an LSDA.

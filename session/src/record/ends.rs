@@ -15,34 +15,34 @@ const ANYWHERE: [Event; 1] = [Event::Ended { is_placed: false }];
 
 /// How the stream of a thread ends.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct StreamEnd {
+pub(crate) struct StreamEnd {
     /// The thread's area.
-    pub(super) area: u32,
+    pub(crate) area: u32,
     /// The last events of the stream, to be appended to it.
-    pub(super) events: Vec<Event>,
+    pub(crate) events: Vec<Event>,
     /// Why what was open is left.
-    pub(super) cause: Cause,
+    pub(crate) cause: Cause,
     /// Whether it is known how far the thread came behind its last event.
-    pub(super) is_known: bool,
+    pub(crate) is_known: bool,
 }
 
 /// What is known of the ends of a run's threads.
-pub(super) struct Ends<'a> {
+pub(crate) struct Ends<'a> {
     /// Who appended to each area's stream last.
-    pub(super) owners: &'a [Owner],
+    pub(crate) owners: &'a [Owner],
     /// What the kernel told.
-    pub(super) report: &'a KernelReport,
+    pub(crate) report: &'a KernelReport,
     /// By area, the events that say where a signal ended its thread.
-    pub(super) last_events: BTreeMap<u32, [Event; 2]>,
+    pub(crate) last_events: BTreeMap<u32, [Event; 2]>,
     /// The process that was started, and how it ended.
-    pub(super) main: (u32, ExitStatus),
+    pub(crate) main: (u32, ExitStatus),
     /// Whether that became another program.
-    pub(super) has_become: bool,
+    pub(crate) has_become: bool,
 }
 
 impl Ends<'_> {
     /// Of each area, in order.
-    pub(super) fn all(&self) -> Vec<StreamEnd> {
+    pub(crate) fn all(&self) -> Vec<StreamEnd> {
         (0..).zip(self.owners).map(|(area, owner)| self.end(area, owner)).collect()
     }
 

@@ -43,8 +43,8 @@ pub(crate) struct Taken {
 }
 
 /// Empties the memory shared with a program into a recorder.
-pub(super) struct Taker<W> {
-    pub(super) recorder: Recorder<W>,
+pub(crate) struct Taker<W> {
+    pub(crate) recorder: Recorder<W>,
     /// What the events of modules mean that were loaded meanwhile.
     later: Receiver<ModuleCode>,
     since: Instant,
@@ -55,13 +55,13 @@ type Active = Vec<(u64, Duration)>;
 
 impl<W: Write> Taker<W> {
     /// Into `recorder`, which is told of the modules that `later` brings.
-    pub(super) fn new(recorder: Recorder<W>, later: Receiver<ModuleCode>) -> Taker<W> {
+    pub(crate) fn new(recorder: Recorder<W>, later: Receiver<ModuleCode>) -> Taker<W> {
         Taker { recorder, later, since: Instant::now() }
     }
 
     /// Takes all events until `is_done`, and what is there then: who goes on, is left alone. What cannot be
     /// written any more is still taken: the program must not wait.
-    pub(super) fn take(
+    pub(crate) fn take(
         &mut self,
         arena: &Arena,
         is_done: &AtomicBool,
@@ -180,7 +180,7 @@ impl<W: Write> Taker<W> {
     }
 
     /// Those that were loaded meanwhile: the next events may be theirs.
-    pub(super) fn add_modules(&mut self) {
+    pub(crate) fn add_modules(&mut self) {
         self.later.try_iter().for_each(|code| self.recorder.add_module(&code));
     }
 
@@ -197,7 +197,7 @@ impl<W: Write> Taker<W> {
     }
 
     /// Adds `events` to the stream of an area, of which all was taken.
-    pub(super) fn append_last(&mut self, area: u32, events: &[Event]) {
+    pub(crate) fn append_last(&mut self, area: u32, events: &[Event]) {
         self.add_modules();
         self.recorder.append_last(area, events, self.since.elapsed());
     }

@@ -1,7 +1,7 @@
 //! What is seen of a process from outside, which does not hold it up: the program that it becomes,
 //! the files that are mapped in it.
 
-use live::Deaths;
+use live::{Deaths, Root};
 use profile::{Beyond, Profile};
 use program::{Image, Va};
 use std::collections::{BTreeMap, HashMap};
@@ -78,7 +78,12 @@ impl Bell {
 
 /// What was mapped in the process that was started, as far as it was seen: code of files, by its end.
 #[derive(Default)]
-pub(crate) struct Maps(BTreeMap<u64, Mapped>);
+pub(crate) struct Maps {
+    /// By where it ends.
+    code: BTreeMap<u64, Mapped>,
+    /// By which names those files are opened here that mean others here, or nothing.
+    seen: HashMap<PathBuf, PathBuf>,
+}
 
 /// Code that is mapped.
 #[derive(Clone, PartialEq, Eq)]
@@ -111,6 +116,17 @@ impl Maps {
         maps
     }
 
+    /// Of process `pid`, as they are now; none if it is gone. Its files are `seen` from here by other names.
+    pub(crate) fn of(pid: i32, seen: HashMap<PathBuf, PathBuf>) -> Maps {
+        let mut maps = Maps { seen, ..Maps::default() };
+        maps.add(&std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default());
+        let root = Root::of(pid);
+        for mapped in maps.code.values_mut() {
+            mapped.path = root.named(Path::new(&mapped.path)).to_string_lossy().into_owned();
+        }
+        maps
+    }
+
     fn add(&mut self, text: &str) {
         let mut files: HashMap<&str, u64> = HashMap::new();
         for line in text.lines() {
@@ -132,16 +148,21 @@ impl Maps {
             }
             if rights.contains('x') {
                 let base = files.get(path).copied().unwrap_or(start);
-                self.0.insert(end, Mapped { start, path: path.to_owned(), base });
+                self.code.insert(end, Mapped { start, path: path.to_owned(), base });
             }
         }
     }
 
+    /// What is opened here of the file that the process calls `path`.
+    pub(crate) fn file<'a>(&'a self, path: &'a Path) -> &'a Path {
+        self.seen.get(path).map_or(path, PathBuf::as_path)
+    }
+
     /// The file whose code is at `at`, and where in it.
     pub(crate) fn find(&self, at: u64, firsts: &mut HashMap<String, u64>) -> Option<(String, Va)> {
-        let mapped = self.0.range(at + 1..).next().map(|m| m.1).filter(|m| m.start <= at)?;
+        let mapped = self.code.range(at + 1..).next().map(|m| m.1).filter(|m| m.start <= at)?;
         let first = firsts.entry(mapped.path.clone()).or_insert_with(|| {
-            let image = Image::load(Path::new(&mapped.path)).ok();
+            let image = Image::load(self.file(Path::new(&mapped.path))).ok();
             image.and_then(|image| image.segments.first().map(|s| s.range.start.0 & !0xfff)).unwrap_or(0)
         });
         Some((mapped.path.clone(), Va((at - mapped.base).wrapping_add(*first))))

@@ -46,15 +46,15 @@ pub(super) enum Why {
 
 /// Two clocks, read at once.
 #[derive(Clone, Copy)]
-pub(super) struct Clocks(u64, Instant);
+pub(crate) struct Clocks(u64, Instant);
 
 impl Clocks {
-    pub(super) fn now() -> Clocks {
+    pub(crate) fn now() -> Clocks {
         Clocks(live::time_stamp(), Instant::now())
     }
 
     /// Ticks in a second, by what has passed since.
-    pub(super) fn rate(self) -> f64 {
+    pub(crate) fn rate(self) -> f64 {
         let Clocks(ticks, time) = Clocks::now();
         #[expect(clippy::cast_precision_loss, reason = "some years of ticks have a place in it")]
         let ticks = ticks.wrapping_sub(self.0) as f64;
@@ -63,7 +63,7 @@ impl Clocks {
 }
 
 /// What stamps cost on this machine now.
-pub(super) fn stamps(store: &Store, stamping: Stamping) -> Result<Stamps, CalibrateError> {
+pub(crate) fn stamps(store: &Store, stamping: Stamping) -> Result<Stamps, CalibrateError> {
     Ok(measured(store, stamping)?)
 }
 

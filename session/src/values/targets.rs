@@ -1,9 +1,7 @@
 //! Where indirect calls and jumps led: from addresses of a process to functions of its files.
 
-use crate::loader::Loaded;
-use crate::module::{Instrumented, written_path};
-use crate::prepare::Prepared;
-use crate::run::Process;
+use super::places::Places;
+use crate::module::written_path;
 use profile::values::{Address, Values, Watched};
 use program::Va;
 use program::image::{Image, SymbolKind};
@@ -11,29 +9,19 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 /// The functions that these addresses lie in, as far as it is known what was mapped there.
-pub(super) fn named(
-    prepared: &Prepared<'_>,
-    loaded: &Loaded,
-    run: &Process,
-    values: &Values,
-) -> Vec<(u64, Address)> {
-    let places = values.places.iter().filter(|place| place.watched == Some(Watched::Target));
-    let columns = places.flat_map(|place| &place.columns);
+pub(super) fn named(places: &Places<'_>, values: &Values) -> Vec<(u64, Address)> {
+    let watched = values.places.iter().filter(|place| place.watched == Some(Watched::Target));
+    let columns = watched.flat_map(|place| &place.columns);
     let counted = columns.flat_map(|column| column.values.counted());
     let targets: BTreeSet<u64> =
         counted.filter_map(|one| Some(u64::from_le_bytes(*one.bytes.first_chunk()?))).collect();
-    let modules: Vec<&Instrumented> = prepared.modules.iter().chain(&loaded.modules).collect();
-    let file = |path: &Path| {
-        let given = loaded.given.iter().find(|(given, _)| given.as_path() == path);
-        let module = given.and_then(|(_, key)| modules.iter().find(|module| module.key == *key));
-        module.map_or_else(|| path.to_owned(), |module| module.path.clone())
-    };
+    let file = |path: &Path| places.given(path).map_or_else(|| path.to_owned(), |of| of.path.to_owned());
     let (mut firsts, mut images) = (HashMap::new(), HashMap::<PathBuf, Option<Image>>::new());
     let mut all = Vec::new();
     for target in targets {
-        let Some((path, at)) = run.maps.find(target, &mut firsts) else { continue };
+        let Some((path, at)) = places.maps.find(target, &mut firsts) else { continue };
         let path = file(Path::new(&path));
-        let image = images.entry(path.clone()).or_insert_with(|| Image::load(&path).ok());
+        let image = images.entry(path.clone()).or_insert_with(|| Image::load(places.maps.file(&path)).ok());
         let name = image.as_ref().and_then(|image| function(image, at));
         all.push((target, Address { module: written_path(&path), at: at.0, name }));
     }

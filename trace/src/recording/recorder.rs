@@ -45,6 +45,8 @@ pub struct Recorder<W> {
     threads: Threads,
     /// What is kept until the end, if only the last is.
     tail: Option<Tail>,
+    /// Whether streams may begin in the middle of functions.
+    begins_inside: bool,
     /// Why nothing can be written any more.
     failed: Option<io::Error>,
     /// How much of a file there is.
@@ -71,11 +73,19 @@ impl<W: Write> Recorder<W> {
             window,
             threads: Threads::default(),
             tail,
+            begins_inside: false,
             failed: None,
             n_written: 0,
             n_bytes: 0,
             has_kept: false,
         })
+    }
+
+    /// The same of a process that runs already: each stream begins in the middle of functions that nothing
+    /// tells of.
+    #[must_use]
+    pub fn of_running(self) -> Self {
+        Self { begins_inside: true, ..self }
     }
 
     /// What of the run is kept: to be told of time, and of what streams hold that was not taken.
@@ -112,6 +122,15 @@ impl<W: Write> Recorder<W> {
         let kept = match is_all {
             true => Cow::Borrowed(words),
             false => Cow::Owned(self.window.keep(stream, words)),
+        };
+        let kept = match self.begins_inside && words.is_empty() {
+            true => {
+                let mut begins = Vec::new();
+                [Event::Gap, Event::Start].iter().for_each(|mark| mark.append_to(&mut begins));
+                begins.extend_from_slice(&kept);
+                Cow::Owned(begins)
+            }
+            false => kept,
         };
         self.has_kept |= !words.is_empty() && (is_all || self.window.has_begun(stream));
         if self.failed.is_some() || kept.is_empty() && !words.is_empty() {

@@ -35,8 +35,22 @@ pub struct FunctionView {
     /// If it is the resolver of an indirect function: what it may return.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resolves: Option<ResolverView>,
+    /// Where it is in the process that it was looked up in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub live: Option<LiveView>,
     /// Its blocks, by their numbers.
     pub blocks: Vec<BlockView>,
+}
+
+/// A function in a process.
+#[derive(Debug, Serialize)]
+pub struct LiveView {
+    /// The process.
+    pub pid: i32,
+    /// Where its entry is in that.
+    pub at: u64,
+    /// From what its code is known: `file`, `memory`, `perf-map`.
+    pub from: &'static str,
 }
 
 /// What a resolver may return.
@@ -224,6 +238,10 @@ impl View for FunctionView {
         }
         for (start, end) in &self.ranges {
             writeln!(w, "  code {}..{}", address(*start), address(*end))?;
+        }
+        if let Some(live) = &self.live {
+            let from = live.from.replace('-', " ");
+            writeln!(w, "  in process {} at live:{}, from {from}", live.pid, address(live.at))?;
         }
         writeln!(w, "  found by {}, {}", self.origin, self.sure)?;
         if !self.complete {

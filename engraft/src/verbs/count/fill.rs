@@ -1,6 +1,7 @@
 //! Where a run's executions went: functions, loops, and what was not counted.
 
 use crate::input;
+use crate::verbs::attached;
 use measure::loops::LoopRun;
 use measure::reports::count::{self, WhyUncounted};
 use profile::recording::{Died, End, LeftOut, Machine, Others, Recording, Run};
@@ -26,6 +27,7 @@ pub fn recorded(rec: &Path, recording: Recording, programs: &[Program]) -> Count
     view.left_out = run.iter().flat_map(|run| &run.left_out).map(own).collect();
     let others = run.as_ref().and_then(|run| run.others);
     view.others = others.map(|Others { n, is_least, share }| OthersView { n, is_least, share });
+    view.attach = attached::view(run.iter().flat_map(|run| &run.attached));
     view.run = run.as_ref().map(run_view);
     view
 }
@@ -67,6 +69,7 @@ fn view(
         others: None,
         per_thread: Vec::new(),
         repeated: None,
+        attach: attached::view([]),
         points: Vec::new(),
     };
     for profile in profiles {

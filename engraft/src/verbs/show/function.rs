@@ -199,6 +199,7 @@ pub fn view(
             let to = returned.functions.iter().map(|&f| program.function(f).entry.0).collect();
             ResolverView { to, or_others: !returned.is_whole }
         }),
+        live: None,
         blocks: program.numbered_blocks(id).map(block).collect(),
     }
 }

@@ -12,6 +12,7 @@ use program::signature::text;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::time::Duration;
+use views::attach::AttachedView;
 use views::values::{
     AddressView, AdviceView, BinView, CallsView, ColumnView, InstructionView, LoopView, NumberView,
     PlaceView, StampsView, StatisticsView, SummaryView, TargetView, TripsView, ValueView, ValuesView,
@@ -42,6 +43,7 @@ pub fn view(values: &Values, log: Option<&Log>, took: Duration) -> Result<Values
         stamps: values.stamps.as_ref().map(stamps),
         unread_bytes: values.n_unread_bytes,
         threads_with_losses: values.n_lost,
+        attach: AttachedView::default(),
     })
 }
 
@@ -76,6 +78,7 @@ pub fn grouped(log: &Log, by: Part) -> Result<ValuesView, ReadError> {
         stamps: None,
         unread_bytes: 0,
         threads_with_losses: 0,
+        attach: AttachedView::default(),
     })
 }
 

@@ -2,7 +2,6 @@
 
 use crate::input::{self, Source};
 use crate::output::{self, Hinted};
-use live::Target;
 use measure::reports::loops::{self, LoopRun};
 use profile::Profile;
 use profile::calls::Cuts;
@@ -30,22 +29,20 @@ pub fn number(text: &str) -> anyhow::Result<Option<usize>> {
     }
 }
 
-/// The `n` loops with most instructions, without those of loops in them, of what `target` runs, in the
+/// The `n` loops with most instructions, without those of loops in them, of the program `executable`, in the
 /// recording `from`, else in the newest one here of this build: each as a place.
 ///
 /// # Errors
 /// If there is no such recording, or no loop in it ran.
-pub fn loops_of(n: usize, target: &Target, from: Option<&Path>) -> anyhow::Result<Vec<String>> {
-    let id = Image::load(&target.executable)?.id;
+pub fn loops_of(n: usize, executable: &Path, from: Option<&Path>) -> anyhow::Result<Vec<String>> {
+    let id = Image::load(executable)?.id;
     let images = match from {
         Some(rec) => recorded(rec, id)?.ok_or_else(|| {
-            let what =
-                format!("{} is of another program than {}", rec.display(), target.executable.display());
+            let what = format!("{} is of another program than {}", rec.display(), executable.display());
             Hinted::new(what, "`engraft count PROGRAM` makes one of this build")
         })?,
         None => newest(id).ok_or_else(|| {
-            let what =
-                format!("no recording of {} here says which loops are hot", target.executable.display());
+            let what = format!("no recording of {} here says which loops are hot", executable.display());
             let hint = "run `engraft count PROGRAM` first, or name a recording with --from";
             Hinted::new(what, hint)
         })?,

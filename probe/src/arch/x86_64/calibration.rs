@@ -93,7 +93,7 @@ mod tests {
         std::fs::write(&path, program()).expect("it is written");
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
         std::fs::set_permissions(&path, mode).expect("it may run");
-        let status = std::process::Command::new(&path).status().expect("it runs");
-        assert_eq!(status.code(), Some(0));
+        let done = crate::testing::output(&mut std::process::Command::new(&path));
+        assert_eq!(done.status.code(), Some(0));
     }
 }

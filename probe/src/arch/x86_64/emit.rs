@@ -256,6 +256,11 @@ pub const SAVE: [u8; 2] = [0x41, 0x53];
 /// `pop %r11; jmp ENTRY`: behind such a check. Returns the bytes and the offset of the distance to ENTRY.
 pub const RESTORE: ([u8; 7], usize) = ([0x41, 0x5b, 0xe9, 0, 0, 0, 0], 3);
 
+/// `push %r11; lea NEXT(%rip),%r11; jmp RETURNED`: where control comes back from a call that old code made.
+/// Returns the bytes and the offsets of the distances to NEXT and RETURNED.
+pub const RETURN: ([u8; 14], [usize; 2]) =
+    ([0x41, 0x53, 0x4c, 0x8d, 0x1d, 0, 0, 0, 0, 0xe9, 0, 0, 0, 0], [5, 10]);
+
 /// In place of a PLT stub for a function that the module has itself: straight to where that
 /// is moved, if its slot leads to it.
 ///

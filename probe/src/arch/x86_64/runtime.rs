@@ -114,6 +114,7 @@ global_asm!(
     include_str!("runtime/chunks.s"),
     include_str!("runtime/indirect.s"),
     include_str!("runtime/start.s"),
+    include_str!("runtime/running.s"),
     include_str!("runtime/areas.s"),
     include_str!("runtime/join.s"),
     ".Lengraft_rust_join_callees:",
@@ -270,6 +271,8 @@ unsafe extern "C" {
     static engraft_module_chunk: u8;
     static engraft_module_start: u8;
     static engraft_module_entry: u8;
+    static engraft_module_returned: u8;
+    static engraft_module_taken_over: u8;
     static engraft_module_end: u8;
 }
 
@@ -314,6 +317,12 @@ pub struct Runtime {
     pub start: Va,
     /// What an executable that makes a recording by itself runs in place of its entry point.
     pub entry: Va,
+    /// Where a thread goes that comes back from a call which old code made, with what was in r11 on the stack
+    /// and r11 telling where to go on.
+    pub returned: Va,
+    /// Where a thread goes that was stopped in old code, with the word right below the red zone, which is on
+    /// top of the stack, telling where to go on.
+    pub taken_over: Va,
 }
 
 impl Runtime {
@@ -360,6 +369,8 @@ impl Runtime {
             chunk: place(&raw const engraft_module_chunk),
             start: place(&raw const engraft_module_start),
             entry: place(&raw const engraft_module_entry),
+            returned: place(&raw const engraft_module_returned),
+            taken_over: place(&raw const engraft_module_taken_over),
         };
         runtime.set_key(key);
         runtime

@@ -9,7 +9,8 @@
 //! state     = what is known of the thread of an area, a byte: 0 (it has ended, or never was), MAY_RUN, …
 //! home      = HomePage counters, in each module's reach; that of area k is at the distance that gs says
 //! ```
-//! A recording is mapped at [`ARENA`], what a process keeps for itself at [`PROCESS`], below it.
+//! A recording is mapped at [`ARENA`], what a process keeps for itself at [`PROCESS`], below it. What a
+//! process that ran before has beside these is below that: [`HELPER`], [`FINDER`], [`JOURNAL`].
 //!
 //! Invariant: all offsets are those of a field here (`offset_of!`); none stands as a number elsewhere.
 
@@ -29,6 +30,14 @@ pub const ARENA: u64 = 0x1f00_0000_0000;
 pub const ARENA_MAGIC: u64 = u64::from_le_bytes(*b"ENGRAFT\x02");
 /// Where [`Process`] is.
 pub const PROCESS: u64 = ARENA - 0x20_0000;
+/// Where the code of a thread of ours is that works in a process which ran before, while it works.
+pub const HELPER: u64 = PROCESS - 0x1_0000;
+/// Where the code is by which unwinders in such a process find the tables of moved code.
+pub const FINDER: u64 = PROCESS - 0x2_0000;
+/// How long that may be.
+pub const FINDER_LEN: u64 = 0x1_0000;
+/// Where it is written down how such a process is given back as it was.
+pub const JOURNAL: u64 = ARENA - 0x100_0000_0000;
 /// Bytes a page.
 pub const PAGE: u64 = PAGE_LEN as u64;
 const PAGE_LEN: usize = 0x1000;
@@ -371,6 +380,29 @@ pub struct OpenLibrary {
     /// The address of the [`Mailbox`], or 0.
     pub mailbox: u64,
     unused: u64,
+}
+
+/// The start of what a process runs in place of `_dl_find_object`; the table stands behind it.
+#[repr(C)]
+pub struct FindObject {
+    /// The address of the function in whose place it is.
+    pub original: u64,
+    /// How many rows the table has.
+    pub n: u64,
+}
+
+/// A row of it: code that ld.so has not loaded. All are addresses.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FoundObject {
+    /// Its start.
+    pub start: u64,
+    /// Its end.
+    pub end: u64,
+    /// What ld.so keeps of the module that it belongs to.
+    pub link_map: u64,
+    /// The search table of its unwind tables.
+    pub tables: u64,
 }
 
 /// The start of the runtime behind a module's moved code: what whoever copies it fills in. All addresses are

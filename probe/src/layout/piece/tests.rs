@@ -12,7 +12,7 @@ fn check(code: &str, plan: impl Fn(&Program, FuncId) -> Plan, want: &Expect) {
     let program = assembled(&[("_start", "call f\nhlt"), ("f", code), ("g", "ret")]);
     let f = function(&program, "f");
     let plan = plan(&program, f);
-    let selection = Selection::compute(&program, &plan, &BTreeSet::new());
+    let selection = Selection::compute(&program, &plan, false, &BTreeSet::new());
     assert_eq!(selection.not_moved[f.index()], None);
     let lowered = Lowered::compute(&program, &plan, &selection).expect("it can be put there");
     let pieces = pieces(&program, &selection, &lowered);

@@ -35,14 +35,6 @@ fn program(functions: &[(Vec<(u8, bool)>, u8)]) -> Program {
     crate::testing::compiled(&text(functions), "s", flags)
 }
 
-/// What a springboard is written over.
-fn written(board: &Springboard) -> Vec<Range<Va>> {
-    match board.tactic {
-        Tactic::Long | Tactic::Over => vec![board.at..board.at.plus(LONG)],
-        Tactic::Hop(hole) => vec![board.at..board.at.plus(SHORT), hole..hole.plus(LONG)],
-    }
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
@@ -51,9 +43,9 @@ proptest! {
             (proptest::collection::vec((0..6u8, any::<bool>()), 1..5), 0..5u8), 1..6)
     ) {
         let program = program(&functions);
-        let selection = Selection::compute(&program, &Plan::NULL, &BTreeSet::new());
+        let selection = Selection::compute(&program, &Plan::NULL, false, &BTreeSet::new());
         let is_moved = |id: FuncId| selection.not_moved[id.index()].is_none();
-        let mut all: Vec<Range<Va>> = selection.springboards.iter().flat_map(written).collect();
+        let mut all: Vec<Range<Va>> = selection.springboards.iter().flat_map(Springboard::written).collect();
         all.sort_by_key(|r| r.start);
         for pair in all.windows(2) {
             prop_assert!(pair[0].end <= pair[1].start, "{:?}", pair);
@@ -80,7 +72,7 @@ proptest! {
             let mut patches = Vec::new();
             board.write(&program, Va(0x500000), &mut patches);
             let lengths: Vec<u64> = patches.iter().map(|p| p.new.len() as u64).collect();
-            let want: Vec<u64> = written(board).iter().map(|r| r.end.since(r.start)).collect();
+            let want: Vec<u64> = board.written().iter().map(|r| r.end.since(r.start)).collect();
             prop_assert_eq!(lengths, want);
             let mut at = board.at;
             for p in &patches {
@@ -97,7 +89,7 @@ proptest! {
 fn tactics(code: &str, data: &str) -> Option<Vec<(u64, Tactic)>> {
     let code = format!("{code}\n.data\n{data}\n.text");
     let program = assembled(&[("_start", "call f\n.fill 8,1,0x90\nhlt"), ("f", &code)]);
-    let selection = Selection::compute(&program, &Plan::NULL, &BTreeSet::new());
+    let selection = Selection::compute(&program, &Plan::NULL, false, &BTreeSet::new());
     let f = function(&program, "f");
     let entry = program.function(f).entry;
     let mine = selection.springboards.iter().filter(|b| program.function_at(b.at) == Some(f));
@@ -120,4 +112,68 @@ fn padding_holds_the_long_jump_of_a_short_block() {
 fn what_only_the_function_reaches_is_written_over() {
     let code = "xor %eax,%eax\n1: dec %edi\njne 1b\nnop\nret";
     assert_eq!(tactics(code, ".quad f"), Some(vec![(0, Tactic::Over)]));
+}
+
+/// Pieces of a function that is called while it runs: fill of so many bytes, a call of five bytes, one of
+/// two, a system call, and a jump that goes back to the start.
+const PIECES: [&str; 5] = [".fill 3,1,0x90", "call f0", "call *%rax", "syscall", "jrcxz 1b"];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn control_that_comes_back_meets_a_springboard_whole(
+        functions in proptest::collection::vec(
+            (proptest::collection::vec(0..PIECES.len(), 1..8), 0..5u8), 1..6)
+    ) {
+        let mut code = ".text\n.globl _start\n_start: call f0\nhlt\n".to_owned();
+        for (n, (pieces, align)) in functions.iter().enumerate() {
+            code += &format!(".p2align {align}\n.type f{n},@function\nf{n}: 1:\n");
+            pieces.iter().for_each(|&piece| code += &format!("{}\n", PIECES[piece]));
+            code += &format!("ret\n.size f{n},.-f{n}\n.data\n.quad f{n}\n.text\n");
+        }
+        let flags = "-nostdlib -static -no-pie -Wl,-Ttext=0x401000 -Wl,--build-id=none";
+        let program = crate::testing::compiled(&code, "s", flags);
+        let selection = Selection::compute(&program, &Plan::BLOCKS, true, &BTreeSet::new());
+        let mut all: Vec<Range<Va>> = selection.springboards.iter().flat_map(Springboard::written).collect();
+        all.sort_by_key(|r| r.start);
+        for pair in all.windows(2) {
+            prop_assert!(pair[0].end <= pair[1].start, "{:x?}", pair);
+        }
+        let is_moved =
+            |at: &Va| program.function_at(*at).is_some_and(|id| selection.not_moved[id.index()].is_none());
+        let running = InProgress::find(&program);
+        for call in running.system_calls.iter().filter(|at| is_moved(at)) {
+            let own = *call..call.plus(2);
+            // At one where a function starts, its moved code makes it again.
+            let is_over = |r: &&Range<Va>| r.start < own.end && own.start < r.end && r.start != own.start;
+            prop_assert_eq!(all.iter().find(is_over), None);
+        }
+        let starts: BTreeSet<Va> = selection.springboards.iter().map(|b| b.at).collect();
+        for at in running.backs.iter().filter(|at| is_moved(at)) {
+            prop_assert!(starts.contains(at), "{at} has none");
+            prop_assert_eq!(all.iter().find(|r| r.start < *at && *at < r.end), None);
+        }
+    }
+}
+
+#[test]
+fn a_short_return_point_hops_to_dead_code_of_its_function() {
+    let program = assembled(&[
+        ("_start", "call f\nhlt"),
+        ("f", "call *%rax\ncall *%rax\nmov $1,%eax\nmov $2,%eax\nmov $3,%eax\nret"),
+    ]);
+    let selection = Selection::compute(&program, &Plan::BLOCKS, true, &BTreeSet::new());
+    let f = function(&program, "f");
+    let entry = program.function(f).entry;
+    let mine = selection.springboards.iter().filter(|b| program.function_at(b.at) == Some(f));
+    let found: Vec<_> = mine.map(|b| (b.at.since(entry), b.tactic, b.comes)).collect();
+    assert_eq!(
+        found,
+        [
+            // In the padding in front of it.
+            (0, Tactic::Hop(Va(0x40100a)), Comes::In),
+            (2, Tactic::Hop(entry.plus(9)), Comes::Back),
+            (4, Tactic::Long, Comes::Back),
+        ]
+    );
 }

@@ -30,7 +30,7 @@ mod sections;
 
 pub use sections::{Section, SectionReader, SectionWriter};
 
-pub use run::{Died, End, LeftOut, Machine, Others, Run};
+pub use run::{Attached, Died, End, LeftOut, Machine, Others, Resident, Run, Stayed};
 
 use crate::counts::Profile;
 use crate::encoding::{Cursor, MAGIC, VERSION, put_bytes, varint};

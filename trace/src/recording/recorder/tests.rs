@@ -85,6 +85,27 @@ fn record(calls: &[(u32, u32)], tail: Option<usize>) -> Vec<u8> {
     bytes
 }
 
+/// A thread of a process that runs already is in the middle of a function, which nothing has told of.
+#[test]
+fn streams_of_a_process_that_runs_already_begin_inside_of_functions() {
+    let mut bytes = Vec::new();
+    let recorder = Recorder::new(&mut bytes, &[code()], all(), None).expect("it is memory");
+    let mut recorder = recorder.of_running();
+    // That it has begun; the end of one that was under way; another.
+    recorder.append(0, &[], at(0));
+    let mut words = Vec::new();
+    Event::Point(BASE + 1).append_to(&mut words);
+    recorder.append(0, &words, at(1));
+    recorder.append(0, &call(2), at(2));
+    recorder.finish(&[(ThreadId(0).0, Cause::ThreadEnd)]).expect("it is memory");
+    let threads = read(&bytes);
+    let symbols = threads.get(&ThreadId(0)).expect("it is there");
+    let mut want = vec![Step::Enter(FuncId(0)), Step::Block(BlockId(1)), Step::Exit];
+    want.extend(ran(2));
+    assert_eq!(steps(symbols), want);
+    assert!(symbols.first().is_some_and(|first| *first == Symbol::enter(FuncId(0)).from_outside()));
+}
+
 proptest! {
     #[test]
     fn what_is_appended_is_what_is_read(calls in prop::collection::vec((0..3u32, 1..3u32), 1..60)) {

@@ -15,6 +15,7 @@ mod file;
 mod indirect;
 mod interrupted;
 mod join;
+mod running;
 mod signals;
 mod start;
 mod threads;
@@ -36,7 +37,7 @@ unsafe extern "C" {
 
 /// The lines of `labels.s` that stand for one each.
 const LABELS: &str = include_str!("tests/labels.s");
-const N_LABELS: usize = 86;
+const N_LABELS: usize = 89;
 
 /// Labels that are no routines, but places in them.
 const PLACES: &[&str] = &[
@@ -339,6 +340,7 @@ fn each_label_is_known() {
         include_str!("chunks.s"),
         include_str!("indirect.s"),
         include_str!("start.s"),
+        include_str!("running.s"),
         include_str!("areas.s"),
         include_str!("join.s"),
         include_str!("file.s"),
@@ -363,6 +365,7 @@ fn each_routine_is_called_by_a_test() {
         include_str!("tests/chunks.rs"),
         include_str!("tests/indirect.rs"),
         include_str!("tests/start.rs"),
+        include_str!("tests/running.rs"),
         include_str!("tests/areas.rs"),
         include_str!("tests/join.rs"),
         include_str!("tests/file.rs"),
@@ -375,8 +378,9 @@ fn each_routine_is_called_by_a_test() {
     assert!(missing.is_empty(), "no test calls {missing:?}");
 }
 
-/// A signal handler returns there: `a_signal_in_moved_code_is_written_down_until_its_handler_returns`.
-const RETURNED_TO: [&str; 1] = ["signalled"];
+/// A signal handler returns there: `a_signal_in_moved_code_is_written_down_until_its_handler_returns`. Code
+/// that tests make jumps there: `who_comes_back_…`, `who_was_stopped_…`.
+const RETURNED_TO: [&str; 3] = ["signalled", "returned", "taken_over"];
 
 /// The names that `tests` pass to what calls a routine; a name that stands there for something else is none.
 fn called(tests: &str) -> BTreeSet<&str> {

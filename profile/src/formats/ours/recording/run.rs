@@ -29,6 +29,10 @@ pub struct Run {
     pub others: Option<Others>,
     /// How many threads counted.
     pub n_threads: Option<u64>,
+    /// What was done to processes that ran before, if it is of such: `start_ns` is when they were attached
+    /// to, and `duration_ns` how long that lasted.
+    #[serde(deserialize_with = "one_or_several")]
+    pub attached: Vec<Attached>,
     /// Where it ran.
     pub machine: Machine,
     /// The version of ours that recorded it.
@@ -74,6 +78,70 @@ pub struct LeftOut {
     pub module: String,
     /// The option that counts it, too; `None` if none does.
     pub option: Option<String>,
+}
+
+/// A process that ran before somebody attached to it.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Attached {
+    /// Its number.
+    pub pid: i32,
+    /// How long all its threads stood still when it was attached to, in nanoseconds, and when it was given
+    /// back.
+    pub pauses_ns: [u64; 2],
+    /// How many places of old code led to moved code.
+    pub n_sites: u64,
+    /// How many threads there were when it was attached to.
+    pub n_threads: u64,
+    /// How many functions were moved.
+    pub n_moved: u64,
+    /// Functions that were not, and why.
+    pub stayed: Vec<Stayed>,
+    /// How many threads were in counted functions' code when it was attached to, and when it was given back.
+    pub open: [u64; 2],
+    /// What it took of memory, in kB: before, while it was observed, and after; as far as it is known.
+    pub resident: [Option<Resident>; 3],
+    /// Why something of ours is in it still; `None` if nothing is.
+    pub left: Option<String>,
+}
+
+/// Memory that a process takes, in kB.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct Resident {
+    /// What is in memory of what it has mapped.
+    pub all: u64,
+    /// What of that was written.
+    pub dirty: u64,
+}
+
+/// What was done to processes: earlier recordings are of one, or of none.
+fn one_or_several<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<Attached>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Known {
+        Several(Vec<Attached>),
+        One(Box<Attached>),
+        None(()),
+    }
+    Ok(match Known::deserialize(from)? {
+        Known::Several(all) => all,
+        Known::One(one) => vec![*one],
+        Known::None(()) => Vec::new(),
+    })
+}
+
+/// A function that was not moved.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Stayed {
+    /// The file it is in.
+    pub module: String,
+    /// Its address.
+    pub at: u64,
+    /// What it is called.
+    pub function: String,
+    /// Why.
+    pub why: String,
 }
 
 /// Other programs that were started, and not counted.

@@ -35,6 +35,13 @@ fn recording() -> Recording {
         left_out: vec![LeftOut { module: "libc.so.6".to_owned(), option: Some("--modules all".to_owned()) }],
         others: Some(Others { n: Some(3), is_least: true, share: Some(0.25) }),
         n_threads: Some(2),
+        attached: vec![Attached {
+            pid: 77,
+            pauses_ns: [1, 2],
+            stayed: vec![Stayed { at: 3, why: "too small".to_owned(), ..Stayed::default() }],
+            left: Some("a thread is in it".to_owned()),
+            ..Attached::default()
+        }],
         machine: Machine { host: "h".to_owned(), n_cpus: 2, ..Machine::default() },
         version: "0.1.0".to_owned(),
     };

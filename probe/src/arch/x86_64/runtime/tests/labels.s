@@ -55,6 +55,9 @@ engraft_test_labels:
     .quad engraft_module_entry - engraft_module
     .quad .Lengraft_set_started - engraft_module
     .quad .Lengraft_is_started - engraft_module
+    .quad engraft_module_returned - engraft_module
+    .quad engraft_module_taken_over - engraft_module
+    .quad .Lengraft_is_owner - engraft_module
     .quad .Lengraft_reap - engraft_module
     .quad .Lengraft_find - engraft_module
     .quad .Lengraft_lock - engraft_module

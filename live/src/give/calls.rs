@@ -7,13 +7,13 @@ use program::LiveVa;
 use std::fs::File;
 use std::os::fd::AsRawFd as _;
 
-pub(super) const PAGE: u64 = 0x1000;
+pub(crate) const PAGE: u64 = 0x1000;
 /// Protection and flags of memory that it reads and writes.
-pub(super) const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
-pub(super) const PRIVATE: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+pub(crate) const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
+pub(crate) const PRIVATE: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
 
 /// Has a child find the page at `at` zero: that is how it knows that it is one.
-pub(super) fn wipe_on_fork(stopped: &Stopped, at: LiveVa) -> Result<(), ProcessError> {
+pub(crate) fn wipe_on_fork(stopped: &Stopped, at: LiveVa) -> Result<(), ProcessError> {
     let advice = u64::from(libc::MADV_WIPEONFORK.cast_unsigned());
     let args = [at.0, PAGE, advice, 0, 0, 0];
     stopped.call(&Syscall { name: "madvise", number: libc::SYS_madvise, args }).map(drop)
@@ -21,7 +21,7 @@ pub(super) fn wipe_on_fork(stopped: &Stopped, at: LiveVa) -> Result<(), ProcessE
 
 /// Maps private pages at `at` and fills them; none for nothing, as for the text of a program in which nothing
 /// can be moved.
-pub(super) fn fill(stopped: &Stopped, at: LiveVa, bytes: &[u8], protection: i32) -> Result<(), ProcessError> {
+pub(crate) fn fill(stopped: &Stopped, at: LiveVa, bytes: &[u8], protection: i32) -> Result<(), ProcessError> {
     if bytes.is_empty() {
         return Ok(());
     }
@@ -32,7 +32,7 @@ pub(super) fn fill(stopped: &Stopped, at: LiveVa, bytes: &[u8], protection: i32)
 
 /// Opens a file of ours in the process, by the page that is to hold what it knows of itself: its number
 /// there.
-pub(super) fn open(stopped: &Stopped, file: &File, how: i32) -> Result<u64, ProcessError> {
+pub(crate) fn open(stopped: &Stopped, file: &File, how: i32) -> Result<u64, ProcessError> {
     let mut path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()).into_bytes();
     path.push(0);
     stopped.write(LiveVa(PROCESS), &path)?;
@@ -49,6 +49,6 @@ pub(super) fn open(stopped: &Stopped, file: &File, how: i32) -> Result<u64, Proc
     })
 }
 
-pub(super) fn close(stopped: &Stopped, fd: u64) -> Result<(), ProcessError> {
+pub(crate) fn close(stopped: &Stopped, fd: u64) -> Result<(), ProcessError> {
     stopped.call(&Syscall { name: "close", number: libc::SYS_close, args: [fd, 0, 0, 0, 0, 0] }).map(drop)
 }

@@ -1,12 +1,11 @@
 //! A rewritten module, mapped into a process: its counters, its text and its tables.
 
-use super::remote_calls::{PAGE, PRIVATE, READ_WRITE, close, fill, open, wipe_on_fork};
+use super::calls::{PAGE, PRIVATE, READ_WRITE, close, fill, open, wipe_on_fork};
 use crate::process::{ProcessError, Stopped};
 use nix::libc;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use probe::Segments;
-use probe::arch::shared::{Home, HomePage};
-use probe::offset;
+use probe::arch::shared::HomePage;
 use program::{Bias, LiveVa, Va};
 use std::fs::File;
 use std::io;
@@ -68,14 +67,8 @@ pub(crate) fn map_module(
     file: Option<&SegmentsFile>,
     counters: Option<CountersAt>,
 ) -> Result<(), ProcessError> {
+    map_counters(stopped, segments, bias, counters)?;
     let live = |at: u64| bias.to_live(Va(at));
-    if let Some(CountersAt { fd, offset, len_bytes }) = counters {
-        let home = live(segments.counters_at);
-        stopped.map(home, HomePage::LEN, READ_WRITE, PRIVATE, u64::MAX, 0)?;
-        wipe_on_fork(stopped, home)?;
-        let at = LiveVa(home.0 + HomePage::LEN);
-        stopped.map(at, len_bytes, READ_WRITE, libc::MAP_SHARED, fd, offset)?;
-    }
     let (text, tables) = (live(segments.text_at), live(segments.tables_at));
     let Some(SegmentsFile(file)) = file else {
         fill(stopped, text, &segments.text, libc::PROT_READ | libc::PROT_EXEC)?;
@@ -95,23 +88,25 @@ pub(crate) fn map_module(
     mapped
 }
 
+/// Maps the home of the module of `segments`, which is at `bias`, with its counters, if it has any.
+pub(crate) fn map_counters(
+    stopped: &Stopped,
+    segments: &Segments,
+    bias: Bias,
+    counters: Option<CountersAt>,
+) -> Result<(), ProcessError> {
+    let Some(CountersAt { fd, offset, len_bytes }) = counters else { return Ok(()) };
+    let home = bias.to_live(Va(segments.counters_at));
+    stopped.map(home, HomePage::LEN, READ_WRITE, PRIVATE, u64::MAX, 0)?;
+    wipe_on_fork(stopped, home)?;
+    let at = LiveVa(home.0 + HomePage::LEN);
+    stopped.map(at, len_bytes, READ_WRITE, libc::MAP_SHARED, fd, offset)
+}
+
 /// The first `len` bytes of `file`.
 fn read(stopped: &Stopped, file: &File, len: u64) -> Result<Vec<u8>, ProcessError> {
     let mut bytes = vec![0; usize::try_from(len).expect("it was in memory when it was made")];
     let read = file.read_exact_at(&mut bytes, 0);
     read.map_err(|err| stopped.space(format!("its rewritten code cannot be read: {err}")))?;
     Ok(bytes)
-}
-
-/// What the process keeps of a module at `bias`, whose runtime is at `runtime`: fields of [`Home`].
-pub(crate) fn home_of(segments: &Segments, bias: Bias, runtime: u64) -> [(u64, LiveVa); 6] {
-    let live = |at: u64| bias.to_live(Va(at));
-    [
-        (offset!(Home, at), live(segments.counters_at)),
-        (offset!(Home, runtime), live(runtime)),
-        (offset!(Home, text), live(segments.text_at)),
-        (offset!(Home, text_end), live(runtime)),
-        (offset!(Home, old), live(segments.old.start)),
-        (offset!(Home, old_end), live(segments.old.end)),
-    ]
 }

@@ -1,0 +1,375 @@
+//! What a process that runs already needs of a moved module beside its segments: words that its linker has
+//! relocated, where each instruction is, so that threads can be taken from old code to new and back, and the
+//! jumps that lead moved code back.
+//!
+//! Invariant: of each pair of addresses, both are starts of instructions; a thread may be taken from one to
+//! the other at any time with its registers as they are.
+#![warn(clippy::indexing_slicing)]
+
+use crate::arch::Runtime;
+use crate::bytes::set_distance;
+use crate::encoding::Row;
+use crate::layout::code_map::CodeMap;
+use crate::select::plt;
+use crate::select::springboard::{Comes, InProgress, Springboard};
+use program::arch::{ControlFlow, Decoder};
+use program::{FuncId, Program, Va};
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+/// A word of data that the linker has relocated, and that is to lead elsewhere.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct MovedWord {
+    /// Where.
+    pub at: u64,
+    /// What it leads to.
+    pub old: u64,
+    /// What it is to lead to.
+    pub new: u64,
+}
+
+/// An instruction of old code, and where it is now: distances from [`Running::old_at`] and from the moved
+/// code.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MovedInsn {
+    /// Where it was.
+    pub old: u32,
+    /// Where it is, with the code of ours that stands in front of it.
+    pub way_in: u32,
+    /// Where it is itself.
+    pub own: u32,
+}
+
+impl Row<3> for MovedInsn {
+    fn to_words(&self) -> [u32; 3] {
+        [self.old, self.way_in, self.own]
+    }
+
+    fn of_words([old, way_in, own]: [u32; 3]) -> MovedInsn {
+        MovedInsn { old, way_in, own }
+    }
+}
+
+/// A function that is not moved.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Stayed {
+    /// Where it starts.
+    pub at: u64,
+    /// Its name.
+    pub name: String,
+    /// Why.
+    pub why: String,
+}
+
+/// What a process that runs already is given of a module, beside [`crate::Segments`].
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Running {
+    /// Where old code starts.
+    pub old_at: u64,
+    /// Words of data that lead to moved code.
+    pub words: Vec<MovedWord>,
+    /// Where springboards stand, ascending; distances as in [`MovedInsn`].
+    #[serde(with = "crate::encoding::rows")]
+    pub boards: Vec<u32>,
+    /// All instructions of moved functions, by old address.
+    #[serde(with = "crate::encoding::rows")]
+    pub insns: Vec<MovedInsn>,
+    /// Where moved code is led back to old code when it is to be left: where functions start and where calls
+    /// come back. Distances as in [`MovedInsn`], new and old, by new address, each five bytes from the next.
+    #[serde(with = "crate::encoding::rows")]
+    pub ways_back: Vec<(u32, u32)>,
+    /// Where calls of moved code, and system calls, come back: distances from where it starts, ascending.
+    #[serde(with = "crate::encoding::rows")]
+    pub returns: Vec<u32>,
+    /// Parts of our routines that may be returned to, as [`Running::returns`]: behind signal handlers, and
+    /// when the program ends.
+    pub routines: Vec<(u32, u32)>,
+    /// Where a thread goes that was stopped in old code, with where to go on on its stack; nowhere, if
+    /// threads have nothing of their own in the module.
+    pub taken_over: Option<u64>,
+    /// How many functions are moved.
+    pub n_moved: u64,
+    /// Functions that are not moved.
+    pub stayed: Vec<Stayed>,
+}
+
+impl Running {
+    /// The instruction that was at `old`, a distance from where old code starts.
+    pub fn moved(&self, old: u32) -> Option<&MovedInsn> {
+        self.insns.binary_search_by_key(&old, |insn| insn.old).ok().and_then(|n| self.insns.get(n))
+    }
+
+    /// Where a thread goes on that was stopped at `old`, a distance from where old code starts: `None` if it
+    /// goes on there, since it is not moved, or a springboard stands there.
+    pub fn taken_to(&self, old: u32) -> Option<u32> {
+        let is_board = self.boards.binary_search(&old).is_ok();
+        self.moved(old).filter(|_| !is_board).map(|insn| insn.way_in)
+    }
+
+    /// Where a thread goes on in old code that is at `new`, a distance from where moved code starts; `None`
+    /// if that is within code of ours.
+    pub fn given_back(&self, new: u32) -> Option<u32> {
+        // Control comes back behind calls to what stands in front of the next instruction.
+        let way = self.ways_back.binary_search_by_key(&new, |way| way.0).ok();
+        way.and_then(|n| self.ways_back.get(n)).map(|way| way.1).or_else(|| self.old_of(new))
+    }
+
+    /// Whether somebody may keep `new`, a distance from where moved code starts, to go there: where calls
+    /// come back, functions are entered and exceptions land; in our routines, what is returned to.
+    pub fn may_be_kept(&self, new: u32) -> bool {
+        self.returns.binary_search(&new).is_ok()
+            || self.ways_back.binary_search_by_key(&new, |way| way.0).is_ok()
+            || self.routines.iter().any(|(from, to)| (*from..*to).contains(&new))
+    }
+
+    /// Whether a thread at `new` is in the middle of what leads back when moved code is left: then it cannot
+    /// be left yet.
+    pub fn is_in_way_back(&self, new: u32) -> bool {
+        let n = self.ways_back.partition_point(|way| way.0 < new);
+        let before = n.checked_sub(1).and_then(|n| self.ways_back.get(n));
+        before.is_some_and(|way| new - way.0 < JUMP)
+    }
+
+    /// Where the instruction was that is at `new`, or that code of ours stands in front of which starts
+    /// there.
+    pub fn old_of(&self, new: u32) -> Option<u32> {
+        // Functions keep their order, and so do the instructions in each.
+        let n = self.insns.partition_point(|insn| insn.own < new);
+        let insn = self.insns.get(n).filter(|insn| insn.own == new || insn.way_in == new)?;
+        Some(insn.old)
+    }
+
+    /// The moved code `text`, which starts at `text_at`, as it is when it is left: it leads back at once.
+    pub fn leading_back(&self, text_at: u64, text: &[u8]) -> Vec<u8> {
+        let mut bytes = text.to_vec();
+        for &(new, old) in &self.ways_back {
+            let from = new as usize;
+            let Some(place) = bytes.get_mut(from..from + JUMP_LEN) else { continue };
+            place.copy_from_slice(&crate::arch::emit::JUMP);
+            let end = text_at + u64::from(new) + JUMP_LEN as u64;
+            set_distance(place, 1, (self.old_at + u64::from(old)).wrapping_sub(end));
+        }
+        bytes
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "it is 5")]
+const JUMP: u32 = crate::arch::emit::JUMP.len() as u32;
+const JUMP_LEN: usize = crate::arch::emit::JUMP.len();
+
+/// What of `runtime` may be returned to, as distances from `text_at`.
+pub fn routines(runtime: &Runtime, text_at: Va) -> Vec<(u32, u32)> {
+    let distance = |at: Va| u32::try_from(at.since(text_at)).unwrap_or(u32::MAX);
+    let signalled = distance(runtime.signalled);
+    vec![(signalled, signalled.saturating_add(1)), (distance(runtime.last.start), distance(runtime.last.end))]
+}
+
+/// Where springboards stand, as distances from `old_at`.
+pub fn boards(springboards: &[Springboard], old_at: Va) -> Vec<u32> {
+    let mut all: Vec<u32> =
+        springboards.iter().filter_map(|board| u32::try_from(board.at.since(old_at)).ok()).collect();
+    all.sort_unstable();
+    all
+}
+
+/// All moved instructions of `program`, by old address; `old_at` and `text_at` are where old code and new
+/// code start.
+pub fn insns(
+    program: &Program,
+    is_moved: &(impl Fn(FuncId) -> bool + Sync),
+    map: &CodeMap,
+    (old_at, text_at): (Va, Va),
+) -> Vec<MovedInsn> {
+    let distance = |at: Va, from: Va| u32::try_from(at.since(from)).ok();
+    let of = |id: FuncId| {
+        let blocks = plt::blocks(program, id);
+        let insns = blocks.flat_map(|block| program.insns(block).map(|insn| insn.at()).collect::<Vec<_>>());
+        let moved = insns.filter_map(|at| {
+            let (way_in, own) = (map.new_of(at)?, map.own_of(at)?);
+            Some(MovedInsn {
+                old: distance(at, old_at)?,
+                way_in: distance(way_in, text_at)?,
+                own: distance(own, text_at)?,
+            })
+        });
+        moved.collect::<Vec<_>>()
+    };
+    let moved: Vec<FuncId> = program.func_ids().filter(|id| is_moved(*id)).collect();
+    let mut all: Vec<MovedInsn> = moved.into_par_iter().flat_map_iter(of).collect();
+    all.sort_unstable_by_key(|insn| insn.old);
+    all.dedup_by_key(|insn| insn.old);
+    all
+}
+
+/// Where the moved code, `text`, is led back to old code: the starts of blocks that functions are entered at,
+/// and behind calls and system calls; and all of these places behind calls.
+pub fn ways_back(
+    program: &Program,
+    running: &Running,
+    boards: &[Springboard],
+    (old_at, text): (Va, &[u8]),
+) -> (Vec<(u32, u32)>, Vec<u32>) {
+    let distance = |at: Va| u32::try_from(at.since(old_at)).ok();
+    let starts = boards.iter().filter(|b| b.comes == Comes::In).filter_map(|b| {
+        let insn = running.moved(distance(b.at)?)?;
+        Some((insn.own, insn.old))
+    });
+    // Of an instruction that control comes back behind: where that is in moved code.
+    let behind = |at: Va, end: Va| {
+        let insn = running.moved(distance(at)?)?;
+        let code = text.get(insn.own as usize..)?;
+        let mut decoder = Decoder::new(code.get(..16).unwrap_or(code), Va(0));
+        let moved = decoder.next()?;
+        let is_it = matches!(moved.flow(), ControlFlow::Call(_) | ControlFlow::CallIndirect)
+            || code.starts_with(&[0x0f, 0x05]);
+        let len = u32::try_from(decoder.at().0).ok()?;
+        is_it.then_some((insn.own + len, distance(end)?))
+    };
+    let backs = InProgress::find(program);
+    let calls: Vec<(u32, u32)> = backs.calls.iter().filter_map(|&(at, end)| behind(at, end)).collect();
+    let mut returns: Vec<u32> = calls.iter().map(|call| call.0).collect();
+    returns.sort_unstable();
+    returns.dedup();
+    let mut all: Vec<(u32, u32)> = starts.chain(calls).collect();
+    all.sort_unstable();
+    all.dedup_by_key(|way| way.0);
+    // Of two that are too near, control comes from the first to the second.
+    let mut apart: Vec<(u32, u32)> = Vec::with_capacity(all.len());
+    for way in all {
+        if apart.last().is_some_and(|last| way.0 - last.0 < JUMP) {
+            apart.pop();
+        }
+        apart.push(way);
+    }
+    (apart, returns)
+}
+
+#[cfg(test)]
+#[expect(clippy::indexing_slicing, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use crate::image::segments::Segments;
+    use crate::layout::place::Room;
+    use crate::module::Module;
+    use crate::plan::Plan;
+    use crate::testing::compiled;
+    use std::collections::BTreeMap;
+
+    const TEXT: &str = "
+        #include <stdlib.h>
+        volatile int sink; int (*way)(int) = abs;
+        int twice(int n) { return way(way(n)) + abs(n); }
+        int choose(int n, int a) { switch (n) { case 0: return twice(a * 3); case 1: return a ^ 77; case 2: return a / 7;
+            case 3: return a << 5; case 4: return a % 11; case 5: return -a; case 6: return a | 9; } return a; }
+        int main(int n, char **v) { for (int i = 0; i < n; i++) sink += choose(i, twice(i)); return sink; }";
+
+    /// What a process is given in which the program that gcc makes of the text with `flags` runs, from `at`
+    /// on.
+    fn made(flags: &str, at: u64) -> (Program, Segments, Running) {
+        let program = compiled(TEXT, "c", &format!("-O1 {flags}"));
+        let module = Module::build(&program, &Plan::BLOCKS, Room::Running(Va(at))).expect("it can be moved");
+        let (segments, running) = (module.to_segments().expect("it can be mapped"), module.to_running());
+        drop(module);
+        (program, segments, running)
+    }
+
+    /// Above and below a program that is relocated, and above one that is not.
+    const CASES: [(&str, u64); 4] = [
+        ("-pie -fPIE", 0x100_0000),
+        ("-pie -fPIE", 0x100_0000u64.wrapping_neg()),
+        ("-no-pie -fno-pie", 0x1000_0000),
+        ("-shared -fPIC", 0x100_0000),
+    ];
+
+    #[test]
+    fn each_instruction_is_the_same_in_both_places() {
+        for (flags, at) in CASES {
+            let (program, segments, running) = made(flags, at);
+            assert!(running.insns.len() > 60, "{}", running.insns.len());
+            for insn in &running.insns {
+                let old = Va(running.old_at + u64::from(insn.old));
+                let of_old =
+                    program.insns(program.block_at(old).expect("in a block")).find(|i| i.at() == old);
+                let of_old = of_old.expect("an instruction").mnemonic();
+                let code = &segments.text[insn.own as usize..];
+                let of_new = Decoder::new(code, Va(0)).next().expect("an instruction");
+                // A branch may be inverted, and a call of a stub go past it.
+                let is_kept = of_new.mnemonic() == of_old || matches!(of_new.flow(), ControlFlow::Branch(_));
+                assert!(is_kept, "{old}: {of_new}");
+                assert!(insn.way_in <= insn.own);
+                assert_eq!(running.old_of(insn.own), Some(insn.old));
+                assert_eq!(running.old_of(insn.way_in), Some(insn.old));
+                assert_eq!(running.moved(insn.old), Some(insn));
+            }
+            // No instruction starts within another.
+            let starts: BTreeMap<u32, u32> = running.insns.iter().map(|i| (i.own, i.old)).collect();
+            assert_eq!(starts.len(), running.insns.len());
+        }
+    }
+
+    #[test]
+    fn code_that_is_left_leads_back_from_where_calls_come_back() {
+        for (flags, at) in CASES {
+            let (program, segments, running) = made(flags, at);
+            let left = running.leading_back(segments.text_at, &segments.text);
+            let jump = |new: u32| {
+                let at = Va(segments.text_at + u64::from(new));
+                Decoder::new(&left[new as usize..], at).next().and_then(|insn| insn.flow().target())
+            };
+            let ways: BTreeMap<u32, u32> = running.ways_back.iter().copied().collect();
+            for (&new, &old) in &ways {
+                assert_eq!(jump(new), Some(Va(running.old_at + u64::from(old))));
+            }
+            assert!(running.returns.is_sorted());
+            for &new in ways.keys() {
+                assert!(!running.is_in_way_back(new));
+                assert!((1..5).all(|n| running.is_in_way_back(new + n)));
+            }
+            // Every call of moved code whose old one comes back does.
+            let mut n = 0;
+            for &(call, end) in &InProgress::find(&program).calls {
+                let distance = |at: Va| u32::try_from(at.since(Va(running.old_at))).expect("small");
+                let Some(insn) = running.moved(distance(call)) else { continue };
+                let code = &segments.text[insn.own as usize..];
+                let len = Decoder::new(code, Va(0)).next().expect("an instruction").len_bytes();
+                let new = insn.own + u32::try_from(len).expect("small");
+                assert!(running.returns.contains(&new));
+                // From one that is too near to the next, control goes on to that.
+                if ways.range(new..new + 5).next().is_some_and(|way| *way.0 > new) {
+                    continue;
+                }
+                assert_eq!(ways.get(&new), Some(&distance(end)), "{call}");
+                n += 1;
+            }
+            assert!(n > 3, "{n}");
+        }
+    }
+
+    #[test]
+    fn words_that_are_relocated_are_changed_themselves() {
+        let labels = "int choose(int n, int a) { static void *const to[] = { &&zero, &&one, &&two, &&one };
+            goto *to[n & 3]; zero: return a * 3; one: return a ^ 77; two: return a / 7; }
+            int main(int n, char **v) { return choose(n, n * 5); }";
+        let program = compiled(labels, "c", "-O2 -fno-inline -pie -fPIE");
+        let room = Room::Running(Va(0x100_0000u64.wrapping_neg()));
+        let module = Module::build(&program, &Plan::BLOCKS, room).expect("it can be moved");
+        let running = module.to_running();
+        assert_eq!(running.words.len(), 4);
+        for word in &running.words {
+            let block = program.block_from(Va(word.old)).expect("a block");
+            let moved = module.code_map.blocks.iter().find(|b| b.0 == program.block(block).start);
+            assert_eq!(moved.map(|b| b.1), Some(Va(word.new)));
+            assert!(
+                module
+                    .patches
+                    .iter()
+                    .all(|p| p.at.0 + p.old.len() as u64 <= word.at || p.at.0 >= word.at + 8)
+            );
+        }
+        // Nothing is changed but code and jump tables: the linker has read the rest.
+        let image = &program.image;
+        let is_code = |p: &crate::Patch| image.is_code(p.at);
+        let is_table = |p: &crate::Patch| program.tables.iter().any(|t| t.at <= p.at);
+        assert!(module.patches.iter().all(|p| is_code(p) || is_table(p)));
+    }
+}
