@@ -157,7 +157,7 @@ fn children_are_counted_and_given_back() {
     let place = folder();
     let mut server = server(place.path());
     let plain = server.ask("fork 500");
-    let mut counting = Observing::start(place.path(), &server, "count");
+    let mut counting = Observing::in_background(place.path(), &server, "count");
     assert_eq!(server.ask("fork 500"), plain);
     let child = server.ask("leave");
     std::thread::park_timeout(Duration::from_millis(50));

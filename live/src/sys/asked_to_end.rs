@@ -39,7 +39,8 @@ pub enum Over {
 }
 
 impl AskedToEnd {
-    /// From now on.
+    /// From now on. A signal that we were started to ignore stays so (`nohup`), but for SIGINT: shells have whatever
+    /// a script starts with `&` ignore it, and `kill -INT` is how scripts end an observation, as perf's and strace's.
     ///
     /// # Errors
     /// The kernel's.
@@ -48,7 +49,9 @@ impl AskedToEnd {
         CAME.store(writer.as_raw_fd(), Ordering::SeqCst);
         let action = SigAction::new(SigHandler::Handler(came), SaFlags::SA_RESTART, SigSet::empty());
         let mut before = Vec::new();
-        for signal in ASK.into_iter().filter(|signal| !super::inherited::is_ignored(*signal as i32)) {
+        let is_kept =
+            |signal: &Signal| *signal != Signal::SIGINT && super::inherited::is_ignored(*signal as i32);
+        for signal in ASK.into_iter().filter(|signal| !is_kept(signal)) {
             // SAFETY: the handler calls nothing that may not be called in one.
             before.push((signal, unsafe { sigaction(signal, &action) }?));
         }

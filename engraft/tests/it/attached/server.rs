@@ -168,7 +168,19 @@ impl Observing {
     /// The same with more options.
     #[track_caller]
     pub fn with(folder: &Path, server: &Server, verb: &str, options: &[&str]) -> Observing {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_engraft"));
+        Observing::by(Command::new(env!("CARGO_BIN_EXE_engraft")), folder, server, verb, options)
+    }
+
+    /// Started as a script's shell does what stands before an `&`: with SIGINT ignored.
+    #[track_caller]
+    pub fn in_background(folder: &Path, server: &Server, verb: &str) -> Observing {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "trap '' INT; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_engraft")]);
+        Observing::by(shell, folder, server, verb, &[])
+    }
+
+    #[track_caller]
+    fn by(mut command: Command, folder: &Path, server: &Server, verb: &str, options: &[&str]) -> Observing {
         command.current_dir(folder).args([verb, "-p", &server.pid().to_string(), "--json=said.json"]);
         command.args(["-o", "rec.engraft"]).args(options);
         command.env("XDG_CACHE_HOME", folder.join("cache")).stdout(Stdio::null()).stderr(Stdio::piped());
