@@ -14,6 +14,7 @@ mod bytes;
 mod code;
 mod encoding;
 mod error;
+pub mod graft;
 mod image;
 mod inserts;
 mod layout;
@@ -46,6 +47,7 @@ pub use module::Module;
 pub use not_moved::NotMoved;
 pub use patch::{Memory, Patch, PatchError};
 pub use plan::{
-    Action, CountedCall, Counting, Event, EventAt, Plan, PlanError, Point, Probe, Record, Routine, Sparse,
+    Action, CountedCall, Counting, Event, EventAt, Plan, PlanError, Point, Probe, Record, Replaced, Routine,
+    Sparse,
 };
 pub use select::{runtimes, springboard::Tactic};

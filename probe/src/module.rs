@@ -11,7 +11,7 @@
 #![warn(clippy::indexing_slicing)]
 
 use crate::arch::shared::{Capacity, HomePage, PAGE};
-use crate::arch::{ExecSite, Runtime};
+use crate::arch::{ExecSite, Runtime, emit};
 use crate::error::RewriteError;
 use crate::image::file::{self, Old};
 use crate::image::program_headers::Tables;
@@ -156,7 +156,8 @@ impl<'a> Module<'a> {
         for board in &selection.springboards {
             let to = match board.comes {
                 Comes::In => stubs.lead(board.at, &mut text),
-                Comes::Back => stubs.lead_back(board.at, &mut text),
+                Comes::Back => stubs.lead_back(board.at, &emit::RETURN, &mut text),
+                Comes::BackFromKernel => stubs.lead_back(board.at, &emit::RETURN_FROM_KERNEL, &mut text),
             };
             board.write(program, to, &mut patches);
         }
@@ -191,6 +192,17 @@ impl<'a> Module<'a> {
     /// Where moved code starts: offsets in it are from here.
     pub fn text_at(&self) -> Va {
         self.new.text.at
+    }
+
+    /// Where the function is that another stands in for, if it is moved.
+    pub fn original(&self, func: FuncId) -> Option<Va> {
+        let entry = self.program.function(func).entry;
+        let blocks = &self.code_map.blocks;
+        blocks
+            .binary_search_by_key(&entry, |block| block.0)
+            .ok()
+            .and_then(|n| blocks.get(n))
+            .map(|block| block.1)
     }
 
     /// Where the first thread's counters are, with the page in front of them.

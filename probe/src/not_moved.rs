@@ -33,11 +33,13 @@ pub enum NotMoved {
     Unwind,
     /// It calls what acts by where it is called from, which must be a module that ld.so has loaded.
     KnowsCaller,
+    /// Others alone are wanted ([`crate::Plan::replaced`]).
+    NotAsked,
 }
 
 impl NotMoved {
     /// All reasons.
-    const ALL: [NotMoved; 13] = [
+    const ALL: [NotMoved; 14] = [
         NotMoved::PltStub,
         NotMoved::Uncertain,
         NotMoved::Incomplete,
@@ -51,6 +53,7 @@ impl NotMoved {
         NotMoved::Restartable,
         NotMoved::Unwind,
         NotMoved::KnowsCaller,
+        NotMoved::NotAsked,
     ];
 
     /// The reason that a recording kept as `text`; one that only another version knows is none of ours.
@@ -75,6 +78,7 @@ impl fmt::Display for NotMoved {
             NotMoved::Restartable => "restartable sequence (rseq)",
             NotMoved::Unwind => "unwind table not understood",
             NotMoved::KnowsCaller => "calls dlsym, which acts by who calls it",
+            NotMoved::NotAsked => "nobody asks for it",
         })
     }
 }
@@ -89,7 +93,7 @@ mod tests {
             assert_eq!(why as usize, n, "a reason is missing before {why:?}");
             assert_eq!(NotMoved::from_text(&why.to_string()), Some(why));
         }
-        assert_eq!(NotMoved::ALL.len(), NotMoved::KnowsCaller as usize + 1, "the last reason is missing");
+        assert_eq!(NotMoved::ALL.len(), NotMoved::NotAsked as usize + 1, "the last reason is missing");
         assert_eq!(NotMoved::from_text("another"), None);
     }
 }

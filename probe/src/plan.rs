@@ -141,6 +141,18 @@ pub struct Plan {
     /// that tells threads apart whatever memory they have, and it is done by the word that their thread
     /// pointer leads to.
     pub old_kernels: bool,
+    /// Functions that others stand in for. If there are any, these alone are moved: for calls of them that
+    /// are in progress, and for whoever stands in.
+    pub replaced: Vec<Replaced>,
+}
+
+/// A function that another stands in for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Replaced {
+    /// The function: whoever comes to its entry from outside, or calls it from its own code,
+    pub func: FuncId,
+    /// gets here.
+    pub to: Va,
 }
 
 /// A direct call that is counted by itself.
@@ -190,6 +202,7 @@ impl Plan {
         events: Vec::new(),
         from_inside: Vec::new(),
         old_kernels: false,
+        replaced: Vec::new(),
     };
     /// A counter a block.
     pub const BLOCKS: Plan = Plan {
@@ -200,6 +213,7 @@ impl Plan {
         events: Vec::new(),
         from_inside: Vec::new(),
         old_kernels: false,
+        replaced: Vec::new(),
     };
 
     /// Whether something is appended to the thread's stream of events.

@@ -44,10 +44,15 @@ impl Selection {
         if is_running {
             movable::keep_known_callers(program, &mut movable);
         }
+        if !plan.replaced.is_empty() {
+            movable.keep_all_but(plan.replaced.iter().map(|replaced| replaced.func));
+        }
         let address_taken = springboard::addresses(program, &mut movable);
         // Probes of a plan would push a stub's jump to where its unwind rule says something else.
         let release = |movable: &mut Movable| {
-            plan.probes.is_empty() && plt::release(program, &address_taken, unwind_refused, movable)
+            plan.probes.is_empty()
+                && plan.replaced.is_empty()
+                && plt::release(program, &address_taken, unwind_refused, movable)
         };
         release(&mut movable);
         let mut springboards = springboard::plan(program, &address_taken, running.as_ref(), &mut movable);

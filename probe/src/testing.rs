@@ -109,8 +109,8 @@ pub fn binutils(tool: &str, options: &[&str], file: &[u8]) -> String {
     String::from_utf8(said.stdout).expect("text")
 }
 
-/// What a program that we have written does. As long as another test's child has the file open for writing, from
-/// before its `exec`, it cannot be run ("Text file busy").
+/// What a program that we have written does. As long as another test's child has the file open for writing,
+/// from before its `exec`, it cannot be run ("Text file busy").
 pub fn output(command: &mut std::process::Command) -> std::process::Output {
     loop {
         match command.output() {

@@ -23,7 +23,7 @@ mod tests;
 mod unwind;
 
 pub use dynamic::is_libc_file;
-pub use exports::exports;
+pub use exports::{Defined, Definition, exports};
 pub use memory::Read;
 pub use restartable::{Restartable, RestartableSequences};
 

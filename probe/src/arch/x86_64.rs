@@ -50,6 +50,28 @@ pub use replaced_calls::{
 };
 pub use runtime::{DEEP, LAST_FRAME, NEAR, Runtime, SAYS, SIGNAL_FRAME, SignalFrame};
 
+/// Whether what starts at `at` is what gcc's start-up files have every library run first (`frame_dummy`): a
+/// jump to what registers clones for transactional memory, by their table's start and end. `code` are the
+/// bytes from an address on.
+///
+/// Source: GCC 12, libgcc/crtstuff.c.
+pub fn registers_clones<'d>(at: u64, code: impl Fn(u64) -> &'d [u8]) -> bool {
+    const ENDBR: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
+    let (at, jump) = match code(at).strip_prefix(&ENDBR) {
+        Some(rest) => (at.wrapping_add(4), rest),
+        None => (at, code(at)),
+    };
+    let to = match jump {
+        [0xeb, distance, ..] => at.wrapping_add(2).wrapping_add_signed(distance.cast_signed().into()),
+        [0xe9, a, b, c, d, ..] => {
+            at.wrapping_add(5).wrapping_add_signed(i32::from_le_bytes([*a, *b, *c, *d]).into())
+        }
+        _ => return false,
+    };
+    // lea TABLE(%rip),%rdi; lea TABLE_END(%rip),%rsi; sub %rdi,%rsi
+    matches!(code(to), [0x48, 0x8d, 0x3d, _, _, _, _, 0x48, 0x8d, 0x35, _, _, _, _, 0x48, 0x29, 0xfe, ..])
+}
+
 /// The bytes from `from` to `to`.
 fn bytes_between(from: *const u8, to: *const u8) -> Vec<u8> {
     let len = to as usize - from as usize;

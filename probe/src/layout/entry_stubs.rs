@@ -56,14 +56,16 @@ impl EntryStubs<'_> {
         self.check(at, to, runtime, text)
     }
 
-    /// Where who comes back to `at` from a call that old code made goes; what he meets first is appended to
-    /// `text`.
-    pub fn lead_back(&self, at: Va, text: &mut Text) -> Va {
+    /// Where who comes back to `at` from a call that old code made goes; what he meets first, `back`, is
+    /// appended to `text`.
+    pub fn lead_back(&self, at: Va, back: &emit::Return, text: &mut Text) -> Va {
         let to = self.placement.inside(at).or_else(|| self.placement.new_of(at));
         let to = to.unwrap_or_else(|| panic!("the springboard at {at} leads to code that is not moved"));
         let Some(runtime) = self.runtime else { return to };
-        let (code, places) = emit::RETURN;
-        text.append(&code, places, [to, runtime.returned])
+        match back {
+            emit::Return::FromCall(code, places) => text.append(code, *places, [to, runtime.returned]),
+            emit::Return::FromKernel(code, places) => text.append(code, *places, [to, runtime.taken_over]),
+        }
     }
 
     /// Whether the block at `at` is an entry of its function.

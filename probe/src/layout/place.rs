@@ -9,7 +9,7 @@ use crate::error::RewriteError;
 use crate::layout::piece::Piece;
 use crate::layout::plt_direct::PltDirect;
 use crate::lower::Lowered;
-use crate::plan::{Action, Plan};
+use crate::plan::{Action, Plan, Replaced};
 use program::image::Kind;
 use program::{Program, Va};
 use std::collections::BTreeMap;
@@ -123,7 +123,9 @@ impl<'a> Placement<'a> {
             .flat_map(|p| p.piece.blocks.iter().map(|&(old, offset)| (old, p.at.plus(u64::from(offset)))))
             .collect();
         moved.sort_unstable();
-        let sides = sides(&placed);
+        let mut sides = sides(&placed);
+        let entry = |replaced: &Replaced| program.function(replaced.func).entry;
+        sides.extend(plan.replaced.iter().map(|replaced| ((entry(replaced), Side::Outside), replaced.to)));
         let plt_direct = PltDirect::find(program, line_up(at), |old| outside(&sides, &moved, old));
         let text = text_at..plt_direct.end();
         // Behind the code: what gives a thread its area, and a check for every entry from outside.

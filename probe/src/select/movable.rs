@@ -24,6 +24,18 @@ pub struct Movable {
     pub jump_tables: Vec<MovedTable>,
 }
 
+impl Movable {
+    /// Has no functions moved but these.
+    pub fn keep_all_but(&mut self, moved: impl Iterator<Item = FuncId>) {
+        let moved: HashSet<FuncId> = moved.collect();
+        for (n, why) in self.not_moved.iter_mut().enumerate() {
+            if !moved.contains(&FuncId::at(n)) {
+                why.get_or_insert(NotMoved::NotAsked);
+            }
+        }
+    }
+}
+
 /// Looks at each function by itself, then at what they share; those in `unwind_refused` have unwind tables
 /// that could not be taken over.
 pub fn find(program: &Program, unwind_refused: &BTreeSet<FuncId>) -> Movable {

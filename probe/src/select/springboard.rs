@@ -54,6 +54,9 @@ pub enum Comes {
     In,
     /// Back from a call that old code made before it had springboards: of a process that runs already.
     Back,
+    /// The same from a system call. What the code has below the stack pointer (the red zone) and its flags
+    /// are kept through that.
+    BackFromKernel,
 }
 
 /// A jump from old code to new.
@@ -187,6 +190,8 @@ enum Place {
     In,
     /// Control may come back there.
     Back,
+    /// Control may come back there from the kernel.
+    BackFromKernel,
     /// It may be run once more: a system call.
     Kept,
 }
@@ -209,7 +214,11 @@ fn places(program: &Program, id: FuncId, (exposed, running): Reachable<'_>) -> V
         let with = |place| move |at: &Va| (*at, place);
         all.extend(InProgress::within(exposed, range).iter().map(with(Place::In)));
         let Some(running) = running else { continue };
-        all.extend(InProgress::within(&running.backs, range).iter().map(with(Place::Back)));
+        let back = |at: &Va| match running.is_behind_system_call(*at) {
+            true => (*at, Place::BackFromKernel),
+            false => (*at, Place::Back),
+        };
+        all.extend(InProgress::within(&running.backs, range).iter().map(back));
         all.extend(InProgress::within(&running.system_calls, range).iter().map(with(Place::Kept)));
     }
     all.sort_unstable();
@@ -233,6 +242,7 @@ fn all_of(
         let comes = match place {
             Place::In => Comes::In,
             Place::Back => Comes::Back,
+            Place::BackFromKernel => Comes::BackFromKernel,
             Place::Kept => continue,
         };
         match board(program, id, at, places.get(n + 1).map(|next| next.0), holes) {

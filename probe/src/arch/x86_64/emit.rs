@@ -256,10 +256,24 @@ pub const SAVE: [u8; 2] = [0x41, 0x53];
 /// `pop %r11; jmp ENTRY`: behind such a check. Returns the bytes and the offset of the distance to ENTRY.
 pub const RESTORE: ([u8; 7], usize) = ([0x41, 0x5b, 0xe9, 0, 0, 0, 0], 3);
 
-/// `push %r11; lea NEXT(%rip),%r11; jmp RETURNED`: where control comes back from a call that old code made.
-/// Returns the bytes and the offsets of the distances to NEXT and RETURNED.
-pub const RETURN: ([u8; 14], [usize; 2]) =
-    ([0x41, 0x53, 0x4c, 0x8d, 0x1d, 0, 0, 0, 0, 0xe9, 0, 0, 0, 0], [5, 10]);
+/// What control meets that comes back to old code from a call which that made: bytes, and the offsets of the
+/// distances to where it goes on and to the routine of the runtime.
+pub enum Return {
+    /// Below the stack pointer, nothing is kept; r11 and the flags are free.
+    FromCall([u8; 14], [usize; 2]),
+    /// The red zone and the flags are kept; r11 is free, for the kernel has overwritten it.
+    FromKernel([u8; 19], [usize; 2]),
+}
+
+/// `push %r11; lea NEXT(%rip),%r11; jmp RETURNED`: behind a call.
+pub const RETURN: Return =
+    Return::FromCall([0x41, 0x53, 0x4c, 0x8d, 0x1d, 0, 0, 0, 0, 0xe9, 0, 0, 0, 0], [5, 10]);
+
+/// `lea -128(%rsp),%rsp; lea NEXT(%rip),%r11; push %r11; jmp TAKEN_OVER`: behind a system call.
+pub const RETURN_FROM_KERNEL: Return = Return::FromKernel(
+    [0x48, 0x8d, 0x64, 0x24, 0x80, 0x4c, 0x8d, 0x1d, 0, 0, 0, 0, 0x41, 0x53, 0xe9, 0, 0, 0, 0],
+    [8, 15],
+);
 
 /// In place of a PLT stub for a function that the module has itself: straight to where that
 /// is moved, if its slot leads to it.

@@ -44,6 +44,11 @@ impl InProgress {
         InProgress { calls, backs, system_calls }
     }
 
+    /// Whether the instruction right before `at` enters the kernel.
+    pub fn is_behind_system_call(&self, at: Va) -> bool {
+        self.system_calls.binary_search(&Va(at.0.wrapping_sub(SYSTEM_CALL))).is_ok()
+    }
+
     /// Those of `all`, sorted, that are in `range`.
     pub fn within<'a>(all: &'a [Va], range: &Range<Va>) -> &'a [Va] {
         let from = all.partition_point(|at| *at < range.start);
@@ -94,6 +99,8 @@ mod tests {
         let backs = [0x401005, 0x40100c, 0x40100e, 0x401017].map(Va);
         assert_eq!(found.backs, backs);
         assert_eq!(found.system_calls, [Va(0x40100a), Va(0x401015)]);
+        let from_kernel: Vec<bool> = found.backs.iter().map(|at| found.is_behind_system_call(*at)).collect();
+        assert_eq!(from_kernel, [false, true, false, true]);
         let range = Va(0x401005)..Va(0x401017);
         assert_eq!(InProgress::within(&found.backs, &range), &backs[..3]);
     }

@@ -1,0 +1,1 @@
+//! Code of shared objects, laid out and bound.
