@@ -4,7 +4,7 @@ mod x86_64;
 
 pub use x86_64::{
     CALL_AND_RETURN, CALL_ROW_LEN, COUNTERS_BASE, HELPER_CODE, HELPER_STACK, RED_ZONE, SAMPLED, SYSCALL,
-    at_calls, at_work, by_way_of, call_row, counters_base, going_on_at, instruction_pointer, is_exec,
-    is_in_call, made_again, not_by_way, result, stack_pointer, thread_pointer, way_home, with_call,
+    WayHome, at_calls, at_work, by_way_of, call_row, counters_base, going_on_at, instruction_pointer,
+    is_exec, is_in_call, made_again, not_by_way, result, stack_pointer, thread_pointer, way_home, with_call,
     with_call_from_home, without_bases, without_counters, words,
 };

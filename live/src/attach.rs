@@ -21,10 +21,12 @@ mod handlers;
 mod helper;
 mod journal;
 mod linker;
+mod lock;
 mod look;
 mod pointers;
 mod put_in;
 mod remains;
+mod stacks;
 mod take_out;
 mod texts;
 mod threads;
@@ -33,11 +35,14 @@ use crate::process::{LookError, Mapping, ProcessError, Stopped};
 use crate::shared::Arena;
 use helper::Helper;
 use journal::Journal;
+use lock::Lock;
 use nix::libc;
 use nix::unistd::Pid;
 use probe::arch::shared::ARENA;
+use probe::graft::Grafted;
 use probe::{Running, Segments};
 use program::{Bias, LiveVa};
+use put_in::Beside;
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
@@ -79,9 +84,41 @@ pub enum AttachError {
         /// Its number.
         pid: i32,
     },
-    /// Somebody is attached to it, or was.
-    #[error("process {pid} is attached to already, or somebody was killed while he was")]
+    /// Somebody is attached to it.
+    #[error("somebody is attached to process {pid} already")]
     Attached {
+        /// Its number.
+        pid: i32,
+    },
+    /// Somebody was attached to it, and is no more.
+    #[error("process {pid} has what somebody has put into it who was killed while he was attached")]
+    Abandoned {
+        /// Its number.
+        pid: i32,
+    },
+    /// It was not attached to, and is not as it was either.
+    #[error("process {pid} was not attached to ({why}), and not given back as it was: {left}")]
+    NotGivenBack {
+        /// Its number.
+        pid: i32,
+        /// Why it was not attached to.
+        why: Box<AttachError>,
+        /// Why not all was undone.
+        left: String,
+    },
+    /// Its code is not that of its file.
+    #[error("process {pid}: at {at} is not what {} has there: a breakpoint of a debugger, or a uprobe", path.display())]
+    Changed {
+        /// Its number.
+        pid: i32,
+        /// Where.
+        at: LiveVa,
+        /// The file.
+        path: PathBuf,
+    },
+    /// Functions of it are replaced.
+    #[error("process {pid} has functions that were replaced")]
+    Replaced {
         /// Its number.
         pid: i32,
     },
@@ -173,9 +210,18 @@ impl AttachError {
         let remedy = match self {
             AttachError::Look(err) => return err.hint(),
             AttachError::Ended { .. } => "if it is there still, attach to it again",
-            AttachError::Attached { pid } => {
-                let rescue = format!("`engraft rescue {pid}` gives it back as it was");
-                return Some(format!("if whoever attached is no more, {rescue}"));
+            AttachError::Attached { .. } => "wait until he has ended, or end him: `pkill -INT engraft`",
+            AttachError::Abandoned { pid } => {
+                return Some(format!("`engraft rescue {pid}` gives it back as it was"));
+            }
+            AttachError::NotGivenBack { pid, .. } => {
+                return Some(format!("`engraft rescue {pid}` tries once more"));
+            }
+            AttachError::Changed { .. } => "take it away first: moved code knows nothing of it",
+            AttachError::Replaced { pid } => {
+                return Some(format!(
+                    "`engraft replace --list -p {pid}` says which; `engraft replace FUNCTION --undo -p {pid}` takes one back"
+                ));
             }
             AttachError::Traced { .. } => "detach the debugger first: Linux allows one tracer at a time",
             AttachError::Filtered { .. } => "start it under `engraft count`, which makes all calls before",
@@ -186,7 +232,10 @@ impl AttachError {
             AttachError::Slow { .. } => "allow more by --max-pause, or try when it does less",
             AttachError::Asleep { .. } => "try again when it has gone on",
             AttachError::UsesGs { .. } => "there is none: each thread finds its counters by the base of gs",
-            AttachError::Refused { source, .. } if source.raw_os_error() == Some(libc::EPERM) => {
+            AttachError::Refused { source, .. }
+            | AttachError::Process(ProcessError::Refused { source, .. })
+                if matches!(source.raw_os_error(), Some(libc::EPERM | libc::EACCES)) =>
+            {
                 "only root, or the process's owner where kernel.yama.ptrace_scope is 0, may attach to it"
             }
             _ => return None,
@@ -233,6 +282,7 @@ pub struct Attachment {
     /// What its new code is mapped from: kept, so that its memory is given back after the stop in which
     /// nothing of it is mapped any more.
     _code: Option<File>,
+    _lock: Lock,
     max_pause: Option<Duration>,
     /// What it took.
     pub stopped: Stop,
@@ -265,6 +315,7 @@ pub struct GivenBack {
 pub struct Entered {
     mappings: Vec<Mapping>,
     helper: Option<Helper>,
+    lock: Option<Lock>,
     /// What memory that it shares with us is called in it.
     shared: u64,
 }
@@ -277,8 +328,10 @@ impl Entered {
     /// If that cannot be done: then it is as it was.
     pub fn new(pid: i32, max_pause: Option<Duration>) -> Result<Entered, AttachError> {
         let pid = Pid::from_raw(pid);
-        let mappings = look::look(pid)?;
-        let entered = Entered { mappings, helper: Some(Helper::start(pid, max_pause)?), shared: 0 };
+        let lock = Lock::take(pid)?.ok_or(AttachError::Attached { pid: pid.as_raw() })?;
+        let mappings = look::look_locked(pid)?;
+        let helper = Some(Helper::start(pid, max_pause)?);
+        let entered = Entered { mappings, helper, lock: Some(lock), shared: 0 };
         entered.helper.iter().try_for_each(|helper| journal::open(helper))?;
         Ok(entered)
     }
@@ -305,8 +358,35 @@ impl Entered {
     /// # Panics
     /// Never, as above.
     pub fn put_in(mut self, parts: &[Part<'_>], arena: &Arena) -> Result<Attachment, AttachError> {
-        let helper = self.helper.take().expect("it is there until something is put in");
-        put_in::put_in(helper, &self.mappings, parts, arena, self.shared)
+        let (helper, lock) = self.taken();
+        let beside = Beside { arena: Some((arena, self.shared)), grafts: &[], what: &[] };
+        put_in::put_in((helper, lock), &self.mappings, parts, &beside)
+    }
+
+    /// Puts `parts` into it, which count nothing and lead to `grafts`, to stay until [`rescue`]; `what` says
+    /// what for, and is kept in the process for [`replaced`].
+    ///
+    /// # Errors
+    /// If that cannot be done: then it is as it was.
+    ///
+    /// # Panics
+    /// Never, as above.
+    pub fn replace(
+        mut self,
+        parts: &[Part<'_>],
+        grafts: &[Grafted],
+        what: &[u8],
+    ) -> Result<Stop, AttachError> {
+        let (helper, lock) = self.taken();
+        let beside = Beside { arena: None, grafts, what };
+        Ok(put_in::put_in((helper, lock), &self.mappings, parts, &beside)?.stopped)
+    }
+}
+
+impl Entered {
+    fn taken(&mut self) -> (Helper, Lock) {
+        let both = self.helper.take().zip(self.lock.take());
+        both.expect("they are there until something is put in")
     }
 }
 
@@ -324,13 +404,24 @@ impl Attachment {
     /// # Errors
     /// If the process is gone, or cannot be stopped.
     pub fn detach(self) -> Result<GivenBack, AttachError> {
-        let given = take_out::take_out(self.pid, Some(&self.journal), self.max_pause);
+        // Who has its number now, if that is another, has nothing of this one.
+        let mut given = match self.shares(self.pid.as_raw()) || !is_attached(self.pid.as_raw()) {
+            true => take_out::take_out(self.pid, Some(&self.journal), self.max_pause),
+            false => Ok(GivenBack::default()),
+        };
         // Those that it has forked meanwhile have all that it had.
         let mut done = vec![self.pid.as_raw()];
         while let Some(pid) = attached().into_iter().find(|pid| !done.contains(pid) && self.shares(*pid)) {
             done.push(pid);
-            if let Ok(journal) = Journal::read(Pid::from_raw(pid)) {
-                let _gone = take_out::take_out(Pid::from_raw(pid), journal.as_ref(), self.max_pause);
+            let child = Journal::read(Pid::from_raw(pid))
+                .and_then(|journal| take_out::take_out(Pid::from_raw(pid), journal.as_ref(), self.max_pause));
+            let left = match child {
+                Ok(child) => child.left,
+                Err(err) if err.is_over() => None,
+                Err(err) => Some(err.to_string()),
+            };
+            if let (Ok(given), Some(left)) = (&mut given, left) {
+                given.left.get_or_insert(format!("process {pid}, which it has forked: {left}"));
             }
         }
         given
@@ -338,7 +429,7 @@ impl Attachment {
 
     /// Whether process `pid` counts where this one does.
     fn shares(&self, pid: i32) -> bool {
-        let mappings = Stopped::traced(Pid::from_raw(pid)).and_then(|stopped| stopped.mappings());
+        let mappings = Stopped::looked_at(Pid::from_raw(pid)).and_then(|stopped| stopped.mappings());
         mappings.is_ok_and(|all| all.iter().any(|m| m.range.start == LiveVa(ARENA) && m.inode == self.inode))
     }
 }
@@ -349,7 +440,21 @@ impl Attachment {
 /// If nobody did, or it cannot be stopped.
 pub fn rescue(pid: i32) -> Result<GivenBack, AttachError> {
     let pid = Pid::from_raw(pid);
+    // Whoever is attached gives it back himself, and would not know of this.
+    let _lock = Lock::take(pid)?.ok_or(AttachError::Attached { pid: pid.as_raw() })?;
     take_out::take_out(pid, Journal::read(pid)?.as_ref(), None)
+}
+
+/// What process `pid` was given by [`Entered::replace`]: its `what`; nothing, if it was not.
+///
+/// # Errors
+/// If nothing of it can be looked at, or what stands there is damaged.
+pub fn replaced(pid: i32) -> Result<Option<Vec<u8>>, AttachError> {
+    match Journal::read(Pid::from_raw(pid)) {
+        Ok(journal) => Ok(journal.map(|journal| journal.what).filter(|what| !what.is_empty())),
+        Err(AttachError::NothingToUndo { .. }) => Ok(None),
+        Err(err) => Err(err),
+    }
 }
 
 /// Whether somebody has attached to process `pid`.

@@ -25,7 +25,7 @@ pub use process::{
 };
 pub use shared::{Arena, Asking, Owner, Request, StoppedThreads, Stream};
 pub use sys::{
-    AskedToEnd, Ended, Over, fail_beyond_limits, has_capabilities, is_output_closed, keep_memory,
+    AskedToEnd, End, Ended, Over, fail_beyond_limits, has_capabilities, is_output_closed, keep_memory,
     keep_signal, n_kept_signals, pass_signals_on, signal_name, signal_named, tidy_before_signals_end_us,
     time_stamp, wait,
 };

@@ -177,6 +177,14 @@ impl Stopped {
         })
     }
 
+    /// Process `pid`, whichever of its threads are there still, to be looked at.
+    ///
+    /// # Errors
+    /// As [`Stopped::traced`].
+    pub(crate) fn looked_at(pid: Pid) -> Result<Stopped, ProcessError> {
+        Stopped::traced(Pid::from_raw(status::alive(pid.as_raw())))
+    }
+
     /// The same, which makes its system calls by code that is there, and whose stops at them are told from
     /// others (`PTRACE_O_TRACESYSGOOD`).
     ///

@@ -10,15 +10,15 @@ mod pass_on;
 mod signals;
 mod stops;
 
-pub use asked_to_end::{AskedToEnd, Over};
+pub use asked_to_end::{AskedToEnd, End, Over};
 pub use inherited::{is_output_closed, stop_at_exec};
 pub use interrupts::tidy_before_signals_end_us;
 pub use memory::{SharedBytes, SharedWord};
 pub use pass_on::{Ended, keep_signal, n_kept_signals, pass_signals_on, wait};
 pub use signals::{signal_name, signal_named};
 pub use stops::{
-    Hurry, Stop, block_signals, blocked_signals, end_of, hurry, hurry_on, is_gone, next_stop, send,
-    set_registers, stop_of, to_next_call, vector_state,
+    Hurry, Stop, block_signals, blocked_signals, detach, end_of, hurry, hurry_on, is_gone, next_stop, send,
+    send_to_thread, set_registers, stop_of, to_next_call, vector_state,
 };
 
 use nix::libc;

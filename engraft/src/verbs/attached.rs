@@ -6,7 +6,7 @@ use crate::input::{self, names::source_name};
 use crate::output::{self, Hinted};
 use anyhow::Context as _;
 use live::attach::{self, AttachError, GivenBack, Stop};
-use live::{AskedToEnd, Over};
+use live::{AskedToEnd, End, Over};
 use newcomers::Newcomers;
 use profile::recording::{self, Stayed};
 use session::{Attached, Instrumentation, ModuleFilter, ReadyProcess, RunningError, RunningProgram, Store};
@@ -206,6 +206,7 @@ pub fn observe<'a, T: Send>(
     // Until all are given back, nothing may end us halfway.
     let asked_to_end = AskedToEnd::keep()?;
     let pids: Vec<i32> = processes.iter().map(ReadyProcess::pid).collect();
+    let ends: Vec<End> = pids.iter().copied().map(End::of).collect();
     let (gate, observes) = (&Gate::default(), &observes);
     output::pause_progress();
     let observed = std::thread::scope(|scope| {
@@ -236,7 +237,7 @@ pub fn observe<'a, T: Send>(
         if are_all {
             say_attached(&pids, how_long);
             let until = how_long.map(|how_long| clock + how_long);
-            wait(&asked_to_end, &pids, until, follows.map(|readies| (readies, &mut newcomers)), |ready| {
+            wait(&asked_to_end, ends, until, follows.map(|readies| (readies, &mut newcomers)), |ready| {
                 threads.push(std::thread::Builder::new().spawn_scoped(scope, move || {
                     match ready().and_then(|process| observes(process, &|_| gate.pass()).map_err(hinted)) {
                         Ok(observed) => Some(Ok(observed)),
@@ -269,25 +270,24 @@ pub fn observe<'a, T: Send>(
 /// How often it is looked for processes that have come.
 const LOOK: Duration = Duration::from_millis(25);
 
-/// Waits until the time is over, all of `pids` and of those that came have ended, or somebody asks us to end.
-/// Each that comes is given to whoever `starts` what makes it ready and observes it.
+/// Waits until the time is over, all processes have ended whose `ends` these are, and those that came, or
+/// somebody asks us to end. Each that comes is given to whoever `starts` what makes it ready and observes it.
 fn wait<'r, 'a: 'r>(
     asked_to_end: &AskedToEnd,
-    pids: &[i32],
+    mut ends: Vec<End>,
     until: Option<Instant>,
     mut follows: Option<(Readies<'r, 'a>, &mut Newcomers)>,
     mut starts: impl FnMut(Box<dyn FnOnce() -> anyhow::Result<ReadyProcess<'a>> + Send + 'r>),
 ) {
-    let mut pids = pids.to_vec();
     loop {
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         let most = follows.as_ref().map(|_| LOOK);
-        let over = asked_to_end.wait(&pids, left.into_iter().chain(most).min());
+        let over = asked_to_end.wait(&ends, left.into_iter().chain(most).min());
         let is_over = over != Over::Time || until.is_some_and(|until| Instant::now() >= until);
         let Some((readies, newcomers)) = follows.as_mut().filter(|_| !is_over) else { return };
         let readies = *readies;
         for pid in newcomers.ready() {
-            pids.push(pid);
+            ends.push(End::of(pid));
             starts(Box::new(move || readies(pid)));
         }
     }
@@ -322,7 +322,11 @@ pub fn back(pid: i32, given: Result<GivenBack, AttachError>) -> (GivenBack, Opti
 /// That a process was not given back, though what was recorded of it is in `rec`.
 pub fn not_given_back((pid, err): (i32, AttachError), rec: &Path) -> anyhow::Error {
     let hint = err.hint().unwrap_or_else(|| format!("`engraft rescue {pid}` tries once more"));
-    let what = format!("process {pid} was not given back as it was: {err}; {} is whole", rec.display());
+    let what = format!(
+        "process {pid} was not given back as it was: {:#}; {} is whole",
+        anyhow::Error::from(err),
+        rec.display()
+    );
     Hinted::new(what, hint).into()
 }
 

@@ -1,6 +1,6 @@
 //! `engraft rescue`: processes given back as they were, whose observer was killed.
 
-use crate::output::{Answer, Hinted, Output};
+use crate::output::{self, Answer, Hinted, Output};
 use live::attach::{self, GivenBack};
 use views::rescue::{AttachedView, GivenBackView, RescueView};
 
@@ -33,22 +33,31 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         args.output.print(&RescueView { schema: RescueView::SCHEMA, attached, given_back: None })?;
         return Ok(Answer::Yes);
     }
-    let mut all = Vec::new();
+    let (mut all, mut failed) = (Vec::new(), Vec::new());
     for &pid in &args.pids {
-        let GivenBack { stopped, left, .. } = attach::rescue(pid).map_err(|err| {
-            let hint =
-                err.hint().unwrap_or_else(|| "`engraft rescue --list` lists those that can be".to_owned());
-            Hinted::new(err.to_string(), hint)
-        })?;
-        all.push(GivenBackView {
-            pid,
-            pause_us: stopped.pause.as_micros().try_into().unwrap_or(u64::MAX),
-            left,
-        });
+        match attach::rescue(pid) {
+            Ok(GivenBack { stopped, left, .. }) => all.push(GivenBackView {
+                pid,
+                pause_us: stopped.pause.as_micros().try_into().unwrap_or(u64::MAX),
+                left,
+            }),
+            Err(err) => failed.push(err),
+        }
     }
     let is_whole = all.iter().all(|one| one.left.is_none());
-    args.output.print(&RescueView { schema: RescueView::SCHEMA, attached: None, given_back: Some(all) })?;
-    Ok(if is_whole { Answer::Yes } else { Answer::No })
+    if failed.is_empty() || !all.is_empty() {
+        let given_back = Some(all);
+        args.output.print(&RescueView { schema: RescueView::SCHEMA, attached: None, given_back })?;
+    }
+    let mut failed = failed.into_iter().map(|err| {
+        let hint = err.hint().unwrap_or_else(|| "`engraft rescue --list` lists those that can be".to_owned());
+        Hinted::new(format!("{:#}", anyhow::Error::from(err)), hint)
+    });
+    let Some(last) = failed.next_back() else {
+        return Ok(if is_whole { Answer::Yes } else { Answer::No });
+    };
+    failed.for_each(|err| output::warn(&err.to_string(), None));
+    Err(last.into())
 }
 
 /// What process `pid` is called.

@@ -2,6 +2,7 @@
 //! notice.
 
 mod elsewhere;
+mod kept;
 mod server;
 mod several;
 mod shown;
@@ -127,10 +128,17 @@ fn who_was_killed_leaves_a_process_that_can_be_rescued() {
     let place = folder();
     let mut server = server(place.path());
     let (plain, before) = (server.ask("1000"), server.memory());
+    let pid = server.pid();
     let mut counting = Observing::start(place.path(), &server, "count");
+    // Not as long as somebody is attached: he would not know that he counts no more.
+    for command in [format!("rescue {pid}"), format!("count -p {pid} --for 10ms")] {
+        let refused = engraft(place.path(), &command);
+        assert_eq!(refused.code, Some(2));
+        assert!(refused.stderr.contains("somebody is attached to process"), "{}", refused.stderr);
+    }
+    assert_eq!(server.ask("1000"), plain);
     counting.end(Some("-KILL"));
     assert_eq!(server.ask("1000"), plain);
-    let pid = server.pid();
     let listed: Value =
         serde_json::from_str(&engraft(place.path(), "rescue --list --json").stdout).expect("it is JSON");
     let listed = listed["attached"].as_array().expect("a list");

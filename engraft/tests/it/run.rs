@@ -96,8 +96,8 @@ pub fn compile(to: &Path, source: &str, flags: &str) {
 
 /// Puts a program there that may be run: these bytes, or this script.
 ///
-/// Another process writes it. What we ourselves had open for writing cannot be run as long as a child that another
-/// test starts has it open too, from before its `exec` ("Text file busy").
+/// Another process writes it. What we ourselves had open for writing cannot be run as long as a child that
+/// another test starts has it open too, from before its `exec` ("Text file busy").
 #[track_caller]
 pub fn put_program(to: &Path, bytes: impl AsRef<[u8]>) {
     let mut written = tempfile::NamedTempFile::new().expect("a file");

@@ -14,6 +14,7 @@
 
 use super::AttachError;
 use super::helper::{Helper, end_thread, start_thread};
+use super::threads;
 use crate::arch;
 use crate::process::{Stopped, Syscall, put_in_place};
 use crate::sys::{self, SharedWord};
@@ -65,7 +66,12 @@ impl<'a> Hand<'a> {
             let row_len = (arch::CALL_ROW_LEN * 8) as u64;
             let table_len = (n_moves.max(1) as u64 * row_len).next_multiple_of(PAGE);
             let table_at = helper.map_anywhere(table_len, libc::PROT_READ | libc::PROT_WRITE)?;
-            Ok::<_, AttachError>((alive_at, table_at, table_len, start_thread(helper)?))
+            Ok::<_, AttachError>((
+                alive_at,
+                table_at,
+                table_len,
+                start_thread(helper, threads::working(Pid::from_raw(helper.process())))?,
+            ))
         })();
         let (alive_at, table_at, table_len, stopped) = match made {
             Ok(made) => made,

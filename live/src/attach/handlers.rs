@@ -5,11 +5,7 @@
 //!
 //! Source: sigreturn(2); arch/x86/include/uapi/asm/sigcontext.h for where the registers are.
 
-use super::AttachError;
-use super::threads::Threads;
-use crate::arch;
 use crate::process::{Mapping, Stopped};
-use program::LiveVa;
 
 /// What makes the system call that goes back: `mov $15,%rax; syscall`, as glibc and musl have it.
 const GOES_BACK: [u8; 9] = [0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05];
@@ -37,7 +33,7 @@ pub(super) struct Frame {
 }
 
 /// The ways back of signal handlers on a `stack` whose lowest byte is at `at`, if they go by one of `codes`.
-fn frames<'a>(stack: &'a [u8], at: u64, codes: &'a [u64]) -> impl Iterator<Item = Frame> + 'a {
+pub(super) fn frames<'a>(stack: &'a [u8], at: u64, codes: &'a [u64]) -> impl Iterator<Item = Frame> + 'a {
     let word = |n: usize| Some(u64::from_le_bytes(*stack.get(n..)?.first_chunk()?));
     (0..stack.len()).step_by(8).filter_map(move |n| {
         let is_one = codes.contains(&word(n)?) && word(n + SEGMENTS)? == USER_SEGMENTS;
@@ -62,34 +58,6 @@ pub(super) fn handlers_codes(stopped: &Stopped, mappings: &[Mapping]) -> Vec<u64
         ways_back_of_handlers(&code, m.range.start.0).collect::<Vec<_>>()
     };
     mappings.iter().filter(|m| m.executable && m.name.is_none()).flat_map(of).collect()
-}
-
-/// The ways back of all signal handlers that are at work.
-pub(super) fn handlers_frames(
-    stopped: &Stopped,
-    mappings: &[Mapping],
-    threads: &Threads,
-    codes: &[u64],
-) -> Result<Vec<Frame>, AttachError> {
-    let mut all: Vec<Frame> = Vec::new();
-    for thread in &threads.all {
-        let mut from = vec![arch::stack_pointer(&thread.regs)];
-        // One on a stack of its own leads to the stack that it interrupted.
-        while let Some(sp) = from.pop() {
-            let Some(end) = mappings.iter().find(|m| m.range.start.0 <= sp && sp < m.range.end.0) else {
-                continue;
-            };
-            let sp = sp / 8 * 8;
-            let mut stack = vec![0; usize::try_from(end.range.end.0 - sp).unwrap_or(0)];
-            stopped.read(LiveVa(sp), &mut stack)?;
-            let new = frames(&stack, sp, codes).filter(|frame| !all.contains(frame));
-            let new: Vec<_> = new.collect();
-            let is_elsewhere = |at: &u64| !(sp..end.range.end.0).contains(at);
-            from.extend(new.iter().map(|frame| frame.stack_pointer).filter(is_elsewhere));
-            all.extend(new);
-        }
-    }
-    Ok(all)
 }
 
 #[cfg(test)]

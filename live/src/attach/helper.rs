@@ -15,8 +15,9 @@
 use super::AttachError;
 use super::handlers;
 use super::journal;
-use super::threads::{Thread, Threads};
-use crate::arch;
+use super::stacks;
+use super::threads::{self, Thread, Threads};
+use crate::arch::{self, WayHome};
 use crate::process::{Entering, Mapping, ProcessError, Stopped, Syscall};
 use crate::sys::{self, Stop};
 use nix::libc;
@@ -64,12 +65,15 @@ impl Helper {
                 Err(err) => return Err(err.into()),
             }
             let written = lender.write(LiveVa(HELPER), &arch::HELPER_CODE);
-            written.map_err(AttachError::from).and_then(|()| start_thread(lender)).inspect_err(|_| {
-                // One that was made runs there.
-                if lender.made().is_none() {
-                    let _gone = lender.unmap(LiveVa(HELPER), PAGE);
-                }
-            })
+            written
+                .map_err(AttachError::from)
+                .and_then(|()| start_thread(lender, threads::working(pid)))
+                .inspect_err(|_| {
+                    // One that was made runs there.
+                    if lender.made().is_none() {
+                        let _gone = lender.unmap(LiveVa(HELPER), PAGE);
+                    }
+                })
         })?;
         let helper = Helper { stopped, process: pid, max_pause, code: RefCell::default() };
         // What the program closes meanwhile is closed.
@@ -214,16 +218,25 @@ struct Code {
     call: LiveVa,
     /// What goes back from signal handlers.
     home: LiveVa,
-    /// What the process may write: stacks.
-    writable: Vec<Range<LiveVa>>,
+    /// What the process may write.
+    writable: Vec<Writable>,
+}
+
+/// Memory that a process may write.
+struct Writable {
+    range: Range<LiveVa>,
+    /// It is a stack, and nothing else.
+    is_stack: bool,
 }
 
 impl Code {
     /// That in the process `pid`.
     fn find(pid: Pid) -> Result<Code, AttachError> {
-        let stopped = Stopped::traced(pid)?;
+        let stopped = Stopped::looked_at(pid)?;
         let mut mappings = stopped.mappings()?;
-        let writable = mappings.iter().filter(|m| m.writable).map(|m| m.range.clone()).collect();
+        let writable =
+            |m: &Mapping| Writable { range: m.range.clone(), is_stack: stacks::is_stack(&mappings, m) };
+        let writable = mappings.iter().filter(|m| m.writable).map(writable).collect();
         // The C library has it all; few others have anything.
         mappings.retain(|m| m.executable && m.path.is_some());
         mappings.sort_by_key(|m| !is_libc(m));
@@ -252,53 +265,101 @@ fn is_libc(mapping: &Mapping) -> bool {
     name.is_some_and(|name| program::image::is_libc_file(&name.to_string_lossy()))
 }
 
+/// So often a thread is asked that is about to handle a signal each time, with so much time in between.
+const TURNS: usize = 200;
+const NAP: Duration = Duration::from_micros(500);
+
 /// Has a thread of `pid` do `work` for us, any or this one, while it stands still; then it goes on.
+///
+/// One that is about to handle a signal goes on with it: the kernel says to handlers alone what else is known
+/// of it. One whose stack is a stack and nothing else is taken first: what is written below what it keeps
+/// there is nobody's.
 fn with_thread<T>(
     pid: Pid,
     which: Option<Pid>,
     code: &Code,
     work: impl FnOnce(&Stopped) -> Result<T, AttachError>,
 ) -> Result<T, AttachError> {
-    let mut threads = Threads::stop_one(pid, which)?;
-    let Some(thread) = threads.all.first_mut() else { return Err(AttachError::Ended { pid: pid.as_raw() }) };
-    let lender = Stopped::entering_by(thread.pid, Entering::FromHome(code.call))?;
-    let blocked = sys::blocked_signals(thread.pid)
-        .map_err(|err| AttachError::refused(pid, "asking which signals it blocks", err))?;
-    let lent = lend(thread, &lender, blocked, code).map_err(|err| match Code::find(pid) {
-        Ok(now) if now.call == code.call => err,
-        _ => AttachError::Ended { pid: pid.as_raw() },
-    });
-    let worked = lent.and_then(|()| work(&lender));
-    // One that is gone handles none.
-    let _gone = sys::block_signals(thread.pid, blocked);
-    thread.has_worked(lender.take_signals());
-    threads.go_on();
-    worked
+    let mut refused = None;
+    let options = threads::working(pid);
+    for turn in 0..TURNS {
+        let all = which.map_or_else(|| threads::that_can_work(pid), |tid| Ok(vec![tid]))?;
+        for tid in all {
+            let mut threads = match Threads::stop_one(pid, tid, options) {
+                Ok(threads) => threads,
+                // It has ended since, others may be there.
+                Err(AttachError::Ended { .. }) if which.is_none() => continue,
+                Err(err) => return Err(err),
+            };
+            let Some(thread) = threads.all.first_mut().filter(|thread| !thread.has_signal()) else {
+                continue;
+            };
+            let lender = Stopped::entering_by(thread.pid, Entering::FromHome(code.call))?;
+            let blocked = sys::blocked_signals(thread.pid)
+                .map_err(|err| AttachError::refused(pid, "asking which signals it blocks", err))?;
+            let refuse = |call| move |err: io::Error| AttachError::refused(tid, call, err);
+            let state = sys::vector_state(tid).map_err(refuse("reading its vector registers"))?;
+            let way = arch::way_home(&thread.regs, &state, blocked, code.home.0);
+            let range = LiveVa(way.at)..LiveVa(way.at + way.bytes.len() as u64);
+            let room = code
+                .writable
+                .iter()
+                .find(|room| room.range.start <= range.start && range.end <= room.range.end);
+            match room {
+                Some(room) if room.is_stack || turn > 0 => {}
+                Some(_) => continue,
+                None => {
+                    let why = lender.space("its stack has no room for what a thread of it was doing");
+                    refused = Some(why.into());
+                    continue;
+                }
+            }
+            let mut before = way.bytes.clone();
+            lender.read(range.start, &mut before)?;
+            let lent = lend(thread, &lender, &way, code).map_err(|err| match Code::find(pid) {
+                Ok(now) if now.call == code.call => err,
+                _ => AttachError::Ended { pid: pid.as_raw() },
+            });
+            let worked = lent.and_then(|()| work(&lender));
+            // Others may have something there, if it is no stack alone.
+            let _gone = lender.write(range.start, &before);
+            // One that is gone handles none.
+            let _gone = sys::block_signals(thread.pid, blocked);
+            thread.has_worked(lender.take_signals());
+            threads.go_on();
+            return worked;
+        }
+        if turn > 0
+            && let Some(err) = refused
+        {
+            return Err(err);
+        }
+        std::thread::park_timeout(NAP);
+    }
+    Err(AttachError::refused(
+        pid,
+        "stopping a thread of it that handles no signal",
+        io::ErrorKind::TimedOut.into(),
+    ))
 }
 
 /// A mask that has all of them.
 const ALL_SIGNALS: u64 = u64::MAX;
 
-/// Has `thread`, which blocks these signals, go home by itself from now on; signals wait until then.
-fn lend(thread: &Thread, lender: &Stopped, blocked: u64, code: &Code) -> Result<(), AttachError> {
+/// Has `thread` go home by itself from now on, the `way` it is to go; signals wait until then.
+fn lend(thread: &Thread, lender: &Stopped, way: &WayHome, code: &Code) -> Result<(), AttachError> {
     let refused = |call| move |err: io::Error| AttachError::refused(thread.pid, call, err);
-    let state = sys::vector_state(thread.pid).map_err(refused("reading its vector registers"))?;
-    let way = arch::way_home(&thread.regs, &state, blocked, code.home.0);
-    let end = way.at + way.bytes.len() as u64;
-    if !code.writable.iter().any(|range| range.start.0 <= way.at && end <= range.end.0) {
-        return Err(lender.space("its stack has no room for what a thread of it was doing").into());
-    }
     lender.write(LiveVa(way.at), &way.bytes)?;
-    lender.set_registers(arch::at_work(thread.regs, &way, code.home.0))?;
+    lender.set_registers(arch::at_work(thread.regs, way, code.home.0))?;
     // One that came would have the kernel make no thread.
     sys::block_signals(thread.pid, ALL_SIGNALS).map_err(refused("having signals wait"))
 }
 
-/// Has `lender`, a thread of the program or of ours, make a thread that stands still.
-pub(super) fn start_thread(lender: &Stopped) -> Result<Stopped, AttachError> {
+/// Has `lender`, a thread of the program or of ours that is traced with `options`, make a thread that stands
+/// still.
+pub(super) fn start_thread(lender: &Stopped, options: Options) -> Result<Stopped, AttachError> {
     const FLAGS: libc::c_int = libc::CLONE_VM | libc::CLONE_SIGHAND | libc::CLONE_THREAD;
     let tid = Pid::from_raw(lender.pid());
-    let options = Options::PTRACE_O_TRACESYSGOOD;
     ptrace::setoptions(tid, options | Options::PTRACE_O_TRACECLONE)
         .map_err(|err| AttachError::refused(tid, "following its threads", err.into()))?;
     // It returns to its own end, should nobody tell it otherwise.

@@ -15,9 +15,11 @@ use crate::give::{PRIVATE, READ_WRITE, is_of};
 use crate::process::{Mapping, Status, Stopped, row_len};
 use nix::unistd::Pid;
 use probe::arch::shared::{ARENA, FINDER, FINDER_LEN, HELPER, HomePage, JOURNAL, PAGE, PROCESS, Process};
+use probe::graft::Grafted;
 use probe::{Patch, Running, Segments};
 use program::{Bias, LiveVa, Va};
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
 use std::path::Path;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"ENGRUNDO");
@@ -38,6 +40,32 @@ pub(super) struct Journal {
     pub(super) modules: Vec<PutIn>,
     /// What changes in ld.so's data, in order.
     pub(super) linker: Vec<Word>,
+    /// Code of other files that modules lead to.
+    pub(super) grafts: Vec<PutGraft>,
+    /// What that is for, in the words of whoever put it in; nothing, of what is observed for a while.
+    pub(super) what: Vec<u8>,
+}
+
+/// Code of another file that was put into it ([`probe::graft`]).
+#[derive(Serialize, Deserialize)]
+pub(super) struct PutGraft {
+    /// Where it is mapped: addresses and lengths.
+    pub(super) mapped: Vec<(u64, u64)>,
+    pub(super) code: Range<u64>,
+    /// Where the search table of its unwind rows is.
+    pub(super) unwind: Option<u64>,
+}
+
+impl PutGraft {
+    pub(super) fn of(graft: &Grafted) -> PutGraft {
+        let mapped = graft.parts.iter().map(|part| (part.at, part.bytes.len() as u64)).collect();
+        PutGraft { mapped, code: graft.code.clone(), unwind: graft.unwind }
+    }
+
+    /// Whether `at` is in it.
+    pub(super) fn contains(&self, at: u64) -> bool {
+        self.mapped.iter().any(|(from, len)| (*from..from + len).contains(&at))
+    }
 }
 
 /// A module that was put into it.
@@ -104,19 +132,19 @@ impl PutIn {
     }
 
     /// Where its moved code is, with the runtime.
-    pub(super) fn text(&self) -> std::ops::Range<u64> {
+    pub(super) fn text(&self) -> Range<u64> {
         let at = self.live(self.segments.text_at);
         at..at + self.segments.text_len
     }
 
     /// Where its tables are.
-    pub(super) fn tables(&self) -> std::ops::Range<u64> {
+    pub(super) fn tables(&self) -> Range<u64> {
         let at = self.live(self.segments.tables_at);
         at..at + self.segments.tables_len
     }
 
     /// Where its old segments are.
-    pub(super) fn old(&self) -> std::ops::Range<u64> {
+    pub(super) fn old(&self) -> Range<u64> {
         self.live(self.segments.old.start)..self.live(self.segments.old.end)
     }
 
@@ -256,8 +284,8 @@ impl Journal {
     /// If nobody did, or it is damaged.
     pub(super) fn read(pid: Pid) -> Result<Option<Journal>, AttachError> {
         let number = pid.as_raw();
-        Status::of_program(number)?;
-        let stopped = Stopped::traced(pid)?;
+        Status::of_what_runs(number)?;
+        let stopped = Stopped::looked_at(pid)?;
         let damaged = || AttachError::Journal { pid: number };
         match stopped.word(LiveVa(JOURNAL)) {
             // Killed when all but the last page was taken away.
@@ -295,11 +323,21 @@ pub(super) fn is_back(stopped: &Stopped) -> bool {
     stopped.word(LiveVa(LENGTH)).is_ok_and(|len| len & IS_BACK != 0)
 }
 
-/// Whether there is something in process `pid` that is ours.
+/// Whether there is something in process `pid` that is ours. By what is mapped, too: programs may have memory
+/// of their own there that holds nothing.
 pub(super) fn is_there(pid: Pid) -> bool {
-    let has_one =
-        |stopped: &Stopped| stopped.word(LiveVa(JOURNAL)).is_ok_and(|word| word == MAGIC || word == 0);
-    Stopped::traced(pid).is_ok_and(|stopped| has_one(&stopped) || is_left(&stopped))
+    let Ok(stopped) = Stopped::looked_at(pid) else { return false };
+    let has_one = || stopped.word(LiveVa(JOURNAL)).is_ok_and(|word| word == MAGIC || word == 0);
+    if !has_one() && !is_left(&stopped) {
+        return false;
+    }
+    let is_ours = |m: &Mapping| {
+        let (start, end) = (m.range.start.0, m.range.end.0);
+        let is_plain = m.path.is_none() && m.name.is_none();
+        is_plain && start == JOURNAL && m.writable && !m.executable
+            || is_plain && (start, end) == (HELPER, HELPER + PAGE) && m.executable && !m.writable
+    };
+    stopped.mappings().is_ok_and(|all| all.iter().any(is_ours))
 }
 
 /// Whether there is a journal in the process of `stopped` that holds.

@@ -8,13 +8,14 @@
 //! list is the same. Where the fields are that are no interface is found by what they hold.
 
 use super::AttachError;
-use super::journal::{PutIn, Word};
+use super::journal::{Journal, PutIn, Word};
 use crate::give::{PAGE, fill};
 use crate::process::{Mapping, Stopped};
 use nix::libc;
 use probe::arch;
 use probe::arch::shared::{FINDER, FoundObject};
 use program::{Image, LiveVa};
+use std::ops::Range;
 use std::path::Path;
 
 /// The program headers are found by it. Source: getauxval(3), elf(5).
@@ -36,7 +37,7 @@ struct Header {
     at: u64,
 }
 
-/// What changes in the data of ld.so for `modules`, in the order in which it is to change.
+/// What changes in the data of ld.so for what `journal` says, in the order in which it is to change.
 ///
 /// # Errors
 /// If that cannot be found out.
@@ -44,12 +45,12 @@ pub(super) fn changes(
     stopped: &Stopped,
     process: i32,
     mappings: &[Mapping],
-    modules: &[PutIn],
+    journal: &Journal,
 ) -> Result<Vec<Word>, AttachError> {
     let maps = link_maps(stopped, process)?;
     let mut words = Vec::new();
     let mut objects = Vec::new();
-    for module in modules {
+    for module in &journal.modules {
         let map = maps.iter().find(|(bias, _)| *bias == module.at).map(|(_, at)| *at);
         let tables = module.live(module.segments.tables_at);
         let n_headers = u64::from(module.segments.n_headers);
@@ -61,6 +62,12 @@ pub(super) fn changes(
         }
         let Some(map) = map else { continue };
         words.extend(headers_of(stopped, module, map, tables)?.into_iter().flatten());
+    }
+    for graft in &journal.grafts {
+        if let Some(tables) = graft.unwind {
+            let Range { start, end } = graft.code;
+            objects.push(FoundObject { start, end, link_map: 0, tables });
+        }
     }
     words.extend(finder(stopped, process, mappings, &objects)?);
     Ok(words)

@@ -3,6 +3,7 @@
 //! Source: proc(5).
 
 use super::AttachError;
+use super::lock::Lock;
 use crate::process::{LookError, Mapping, Status, Stopped};
 use nix::unistd::Pid;
 use probe::arch::shared::{ARENA, HELPER, JOURNAL, PAGE, PROCESS, Process};
@@ -13,6 +14,19 @@ use program::LiveVa;
 /// # Errors
 /// Why it cannot be.
 pub(super) fn look(pid: Pid) -> Result<Vec<Mapping>, AttachError> {
+    match look_locked(pid) {
+        Err(AttachError::Abandoned { pid: number }) if Lock::take(pid)?.is_none() => {
+            Err(AttachError::Attached { pid: number })
+        }
+        looked => looked,
+    }
+}
+
+/// The same, for who has its lock.
+///
+/// # Errors
+/// As above.
+pub(super) fn look_locked(pid: Pid) -> Result<Vec<Mapping>, AttachError> {
     let number = pid.as_raw();
     let status = Status::of_program(number)?;
     if pid == Pid::this() {
@@ -24,7 +38,7 @@ pub(super) fn look(pid: Pid) -> Result<Vec<Mapping>, AttachError> {
     if status.field("x86_Thread_features:").is_some_and(|features| features.contains("shstk")) {
         return Err(AttachError::ShadowStack { pid: number });
     }
-    if status.field("Seccomp:").is_some_and(|mode| mode != "0") {
+    if Status::is_filtered(number) {
         return Err(AttachError::Filtered { pid: number });
     }
     let stopped = Stopped::traced(pid)?;
@@ -43,7 +57,10 @@ fn refuse_occupied(pid: i32, mappings: &[Mapping]) -> Result<(), AttachError> {
     let ours = [(JOURNAL, PAGE), (PROCESS, Process::LEN), (ARENA, PAGE)];
     if let Some(taken) = mappings.iter().find(|m| ours.iter().any(|(at, len)| is_at(m, *at, *len))) {
         return Err(match mappings.iter().any(|m| m.range.start == LiveVa(JOURNAL)) {
-            true => AttachError::Attached { pid },
+            true => match super::replaced(pid) {
+                Ok(Some(_)) => AttachError::Replaced { pid },
+                _ => AttachError::Abandoned { pid },
+            },
             false => AttachError::Observed { pid, at: taken.range.start },
         });
     }

@@ -2,10 +2,12 @@
 //! one stop.
 
 use super::hand::{Hand, Move};
-use super::handlers::{handlers_codes, handlers_frames};
+use super::handlers::handlers_codes;
 use super::helper::Helper;
-use super::journal::{self, Journal, PutIn, Text};
-use super::texts::{Copies, data_writes, of_files_alone, own_pages};
+use super::journal::{self, Journal, PutGraft, PutIn, Text};
+use super::lock::Lock;
+use super::stacks::Kept;
+use super::texts::{Copies, data_writes, first_change, of_files_alone, own_pages};
 use super::threads::Threads;
 use super::{AttachError, Attachment, Part, Stop, linker, pointers};
 use crate::arch;
@@ -17,23 +19,36 @@ use crate::shared::Arena;
 use nix::libc;
 use nix::unistd::Pid;
 use probe::arch::shared::{ARENA, Header, PROCESS, Process};
+use probe::graft::Grafted;
 use probe::{Patch, offset};
 use program::{LiveVa, Va};
+use std::ops::Range;
 use std::os::unix::fs::MetadataExt as _;
+
+/// What is put in beside modules.
+pub(super) struct Beside<'a> {
+    /// Where they count, and what that memory is called in the process; nothing, if they do not.
+    pub(super) arena: Option<(&'a Arena, u64)>,
+    /// Code of other files that they lead to.
+    pub(super) grafts: &'a [Grafted],
+    /// What that is for.
+    pub(super) what: &'a [u8],
+}
 
 /// See [`super::Entered::put_in`].
 pub(super) fn put_in(
-    helper: Helper,
+    (helper, lock): (Helper, Lock),
     mappings: &[Mapping],
     parts: &[Part<'_>],
-    arena: &Arena,
-    shared: u64,
+    beside: &Beside<'_>,
 ) -> Result<Attachment, AttachError> {
     let pid = Pid::from_raw(helper.process());
     let modules = parts.iter().map(|part| put_of(part, mappings)).collect();
-    let mut journal = Journal { modules, linker: Vec::new() };
-    let exchanged = prepare(&helper, parts, (arena, shared), mappings, &mut journal)
-        .and_then(|copies| exchange(pid, &helper, mappings, &journal, &copies));
+    let grafts = beside.grafts.iter().map(PutGraft::of).collect();
+    let mut journal = Journal { modules, linker: Vec::new(), grafts, what: beside.what.to_vec() };
+    let counts = beside.arena.is_some();
+    let exchanged = prepare(&helper, parts, beside, mappings, &mut journal)
+        .and_then(|copies| exchange(pid, &helper, mappings, (&journal, counts), &copies));
     let in_time = |stopped: Stop| match helper.max_pause() {
         Some(most) if stopped.pause > most => Err(AttachError::slow(pid, stopped.pause, Some(most))),
         _ => Ok(stopped),
@@ -42,13 +57,23 @@ pub(super) fn put_in(
         Ok(stopped) => {
             let (code, max_pause) = (helper.code_file(), helper.max_pause());
             helper.end();
-            let inode = arena.file().metadata().map_or(0, |about| about.ino());
-            Ok(Attachment { pid, journal, inode, _code: code, max_pause, stopped })
+            let about = beside.arena.and_then(|(arena, _)| arena.file().metadata().ok());
+            let inode = about.map_or(0, |about| about.ino());
+            Ok(Attachment { pid, journal, inode, _code: code, _lock: lock, max_pause, stopped })
         }
         Err(err) => {
             // From then on, something may have changed.
-            if journal::is_complete(&helper) {
-                let _gone = super::take_out::give_back(pid, &helper, &journal);
+            let left = match journal::is_complete(&helper) {
+                true => match super::take_out::give_back(pid, &helper, &journal) {
+                    Ok(given) => given.left,
+                    Err(undo) if undo.is_over() => None,
+                    Err(undo) => Some(undo.to_string()),
+                },
+                false => None,
+            };
+            if let Some(left) = left {
+                helper.end();
+                return Err(AttachError::NotGivenBack { pid: pid.as_raw(), why: Box::new(err), left });
             }
             leave(helper);
             Err(err)
@@ -95,10 +120,12 @@ fn texts(part: &Part<'_>, mappings: &[Mapping]) -> Vec<Text> {
 fn prepare(
     helper: &Helper,
     parts: &[Part<'_>],
-    (arena, shared): (&Arena, u64),
+    beside: &Beside<'_>,
     mappings: &[Mapping],
     journal: &mut Journal,
 ) -> Result<Copies, AttachError> {
+    let of_files = of_files_alone(helper.process());
+    refuse_changed(helper, &journal.modules, &of_files)?;
     for (part, module) in parts.iter().zip(&journal.modules) {
         ModuleMemory { stopped: helper, bias: part.bias }.check_unchanged(&part.segments.patches)?;
         for (at, old, _) in module.words() {
@@ -109,20 +136,13 @@ fn prepare(
             }
         }
     }
-    helper.map(LiveVa(PROCESS), Process::LEN, READ_WRITE, PRIVATE, u64::MAX, 0)?;
-    wipe_on_fork(helper, LiveVa(PROCESS))?;
-    // It is closed when the helper ends.
-    map_all(helper, parts, arena, shared)?;
-    let (number, pid) = (helper.process(), Pid::from_raw(helper.process()));
-    let all = parts.iter().map(|part| (part.segments, part.bias));
-    let name =
-        arena.name_of(number).map_err(|err| AttachError::refused(pid, "asking for its number", err))?;
-    helper.write(LiveVa(PROCESS), &process_of(name, all, arena, 0))?;
-    let owner = name.cast_unsigned();
-    helper.write(LiveVa(arena.owners_at()), &owner.to_le_bytes())?;
-    helper.write(LiveVa(ARENA + offset!(Header, n_areas)), &1u64.to_le_bytes())?;
-    let copies = copy_texts(helper, &journal.modules)?;
-    journal.linker = linker::changes(helper, number, mappings, &journal.modules)?;
+    if let Some((arena, shared)) = beside.arena {
+        map_arena(helper, parts, arena, shared)?;
+    }
+    map_parts(helper, parts, beside)?;
+    let number = helper.process();
+    let copies = copy_texts(helper, &journal.modules, &of_files)?;
+    journal.linker = linker::changes(helper, number, mappings, journal)?;
     let kept: Vec<LiveVa> = copies.iter().map(|copy| copy.1).collect();
     journal.write(helper, &kept)?;
     // Pages that change are the process's own before it stops.
@@ -134,17 +154,35 @@ fn prepare(
     Ok(copies)
 }
 
-fn map_all(helper: &Helper, parts: &[Part<'_>], arena: &Arena, fd: u64) -> Result<(), AttachError> {
+/// Maps what they count into.
+fn map_arena(helper: &Helper, parts: &[Part<'_>], arena: &Arena, fd: u64) -> Result<(), AttachError> {
+    helper.map(LiveVa(PROCESS), Process::LEN, READ_WRITE, PRIVATE, u64::MAX, 0)?;
+    wipe_on_fork(helper, LiveVa(PROCESS))?;
     let len = arena.mapped_len();
+    // It is closed when the helper ends.
     helper.map(LiveVa(ARENA), len, READ_WRITE, libc::MAP_SHARED | libc::MAP_NORESERVE, fd, 0)?;
     helper.call(&Syscall {
         name: "madvise",
         number: libc::SYS_madvise,
         args: [ARENA, len, u64::from(libc::MADV_DONTDUMP.cast_unsigned()), 0, 0, 0],
     })?;
+    let (number, pid) = (helper.process(), Pid::from_raw(helper.process()));
+    let all = parts.iter().map(|part| (part.segments, part.bias));
+    let name =
+        arena.name_of(number).map_err(|err| AttachError::refused(pid, "asking for its number", err))?;
+    helper.write(LiveVa(PROCESS), &process_of(name, all, arena, 0))?;
+    let owner = name.cast_unsigned();
+    helper.write(LiveVa(arena.owners_at()), &owner.to_le_bytes())?;
+    Ok(helper.write(LiveVa(ARENA + offset!(Header, n_areas)), &1u64.to_le_bytes())?)
+}
+
+/// Maps what is new of modules, and what they lead to.
+fn map_parts(helper: &Helper, parts: &[Part<'_>], beside: &Beside<'_>) -> Result<(), AttachError> {
     for part in parts {
-        let row = part.segments.runtime_at.and_then(|_| arena.row(part.segments.key));
-        let counters = row.map(|(_, row)| CountersAt { fd, offset: row.of(0), len_bytes: row.len });
+        let counters = beside.arena.and_then(|(arena, fd)| {
+            let (_, row) = part.segments.runtime_at.and_then(|_| arena.row(part.segments.key))?;
+            Some(CountersAt { fd, offset: row.of(0), len_bytes: row.len })
+        });
         map_counters(helper, part.segments, part.bias, counters)?;
         let live = |at: u64| part.bias.to_live(Va(at));
         helper.map_code(Some(live(part.segments.text_at)), &part.segments.text)?;
@@ -155,13 +193,39 @@ fn map_all(helper: &Helper, parts: &[Part<'_>], arena: &Arena, fd: u64) -> Resul
             helper.write(at, &[1])?;
         }
     }
+    for part in beside.grafts.iter().flat_map(|graft| &graft.parts) {
+        let may = |right: bool, bit| if right { bit } else { 0 };
+        let rights =
+            libc::PROT_READ | may(part.writable, libc::PROT_WRITE) | may(part.executable, libc::PROT_EXEC);
+        fill(helper, LiveVa(part.at), &part.bytes, rights)?;
+    }
     Ok(())
 }
 
+/// Refuses a process whose code is not that of its files: a uprobe, or a breakpoint, is known by where it is,
+/// and in a copy nobody would know it.
+fn refuse_changed(helper: &Helper, modules: &[PutIn], of_files: &[Range<u64>]) -> Result<(), AttachError> {
+    for module in modules {
+        for text in module.texts.iter().filter(|text| !is_of(of_files, text)) {
+            let mut bytes = vec![0; usize::try_from(text.len).unwrap_or(0)];
+            helper.read(LiveVa(text.at), &mut bytes)?;
+            if let Some(at) = first_change(helper, text, &bytes) {
+                let path = module.path.clone();
+                return Err(AttachError::Changed { pid: helper.process(), at, path });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether `text` is in one of these.
+fn is_of(of_files: &[Range<u64>], text: &Text) -> bool {
+    of_files.iter().any(|range| range.start <= text.at && text.at + text.len <= range.end)
+}
+
 /// Copies of all text that changes, with springboards in it.
-fn copy_texts(helper: &Helper, modules: &[PutIn]) -> Result<Copies, AttachError> {
+fn copy_texts(helper: &Helper, modules: &[PutIn], of_files: &[Range<u64>]) -> Result<Copies, AttachError> {
     let mut copies = Vec::new();
-    let of_files = of_files_alone(helper.process());
     for module in modules {
         for text in &module.texts {
             let mut bytes = vec![0; usize::try_from(text.len).unwrap_or(0)];
@@ -176,7 +240,7 @@ fn copy_texts(helper: &Helper, modules: &[PutIn]) -> Result<Copies, AttachError>
             }
             copies.push((text.clone(), helper.map_code(None, &bytes)?));
             // All of it was read: what the program does not need itself need not be unmapped in the stop.
-            if of_files.iter().any(|range| range.start <= text.at && text.at + text.len <= range.end) {
+            if is_of(of_files, text) {
                 helper.forget_pages(LiveVa(text.at), text.len);
             }
         }
@@ -189,7 +253,7 @@ fn exchange(
     pid: Pid,
     helper: &Helper,
     mappings: &[Mapping],
-    journal: &Journal,
+    (journal, counts): (&Journal, bool),
     copies: &Copies,
 ) -> Result<Stop, AttachError> {
     let modules = &journal.modules;
@@ -205,7 +269,12 @@ fn exchange(
     hand.is_told(&moves)?;
 
     let mut threads = Threads::stop(pid, &[helper.thread(), hand.thread()], helper.max_pause())?;
-    if threads.all.iter().any(|thread| arch::counters_base(&thread.regs) != 0) {
+    // The program may have unloaded one meanwhile, and have something else there.
+    if let Some(module) = modules.iter().find(|module| !module.is_loaded(helper)) {
+        let what = format!("{} was unloaded meanwhile", module.path.display());
+        return Err(helper.space(what).into());
+    }
+    if counts && threads.all.iter().any(|thread| arch::counters_base(&thread.regs) != 0) {
         return Err(AttachError::UsesGs { pid: pid.as_raw() });
     }
     let n_threads = threads.all.len();
@@ -225,7 +294,7 @@ fn exchange(
         }
     }
     threads.settle()?;
-    for frame in handlers_frames(helper, mappings, &threads, &codes)? {
+    for frame in Kept::of(helper, mappings, &threads, (pid, &codes))?.frames {
         if let Some((to, _)) = pointers::taken_to(modules, frame.to) {
             helper.write(LiveVa(frame.at), &to.to_le_bytes())?;
         }

@@ -9,7 +9,8 @@
 //! Source: glibc 2.36, sysdeps/unix/sysv/linux/x86_64/pointer_guard.h, for how `setjmp` keeps addresses.
 
 use super::AttachError;
-use super::journal::{PutIn, Word};
+use super::journal::{Journal, PutGraft, PutIn};
+use super::stacks::{self, Kept, Stack};
 use super::threads::Threads;
 use crate::arch;
 use crate::process::{Mapping, Stopped, own_number};
@@ -49,6 +50,7 @@ impl fmt::Display for Held {
 /// What words lead to moved code, as they are or as `setjmp` keeps them.
 struct Ranges<'a> {
     modules: &'a [PutIn],
+    grafts: &'a [PutGraft],
     /// What `setjmp` changes addresses with.
     guard: u64,
     /// Whether they are on a stack, or in a register.
@@ -61,22 +63,24 @@ struct Ranges<'a> {
 const TURN: u32 = 17;
 
 impl Ranges<'_> {
-    fn of<'a>(modules: &'a [PutIn], stopped: &Stopped, thread_pointer: u64) -> Ranges<'a> {
+    fn of<'a>(journal: &'a Journal, stopped: &Stopped, thread_pointer: u64) -> Ranges<'a> {
         // Where there is none, a number that nothing is kept with.
         let guard = stopped.word(LiveVa(thread_pointer.wrapping_add(0x30))).unwrap_or(0);
-        Ranges::guarded_by(modules, guard)
+        Ranges::guarded_by(journal, guard)
     }
 
-    fn guarded_by(modules: &[PutIn], guard: u64) -> Ranges<'_> {
+    fn guarded_by(journal: &Journal, guard: u64) -> Ranges<'_> {
+        let Journal { modules, grafts, .. } = journal;
         let start = modules.iter().map(|module| module.text().start).min().unwrap_or(0);
         let end = modules.iter().map(|module| module.text().end).max().unwrap_or(0);
-        Ranges { modules, guard, is_stack: true, hull: start..end }
+        Ranges { modules, grafts, guard, is_stack: true, hull: start..end }
     }
 
     /// Whether `at` is in moved code, or other code of ours.
     fn contains(&self, at: u64) -> bool {
         (FINDER..FINDER + FINDER_LEN).contains(&at)
             || self.modules.iter().any(|module| module.text().contains(&at))
+            || self.grafts.iter().any(|graft| graft.contains(at))
     }
 
     /// Whether a word that is kept may be used to go there. On stacks, of who is in the middle of an
@@ -85,48 +89,44 @@ impl Ranges<'_> {
     fn has(&self, word: u64) -> bool {
         let is_of = |word: u64| {
             self.is_stack && ((FINDER..FINDER + FINDER_LEN).contains(&word) || is_found(self.modules, word))
+                || self.grafts.iter().any(|graft| graft.contains(word))
                 || self.hull.contains(&word) && self.modules.iter().any(|module| may_be_kept(module, word))
         };
         is_of(word) || is_of(word.rotate_right(TURN) ^ self.guard)
     }
 
-    /// The first word of `bytes`, which start at `at`, that leads there.
-    fn first_in(&self, bytes: &[u8], at: u64) -> Option<LiveVa> {
-        let words = bytes.as_chunks::<8>().0;
-        let found = words.iter().position(|word| self.has(u64::from_le_bytes(*word)))?;
-        Some(LiveVa(at + 8 * found as u64))
+    /// The words of `bytes`, which start at `at`, that lead there, with where each is.
+    fn all_in<'b>(&'b self, bytes: &'b [u8], at: u64) -> impl Iterator<Item = (LiveVa, u64)> + 'b {
+        let words = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
+        let places = (at..).step_by(8).map(LiveVa);
+        places.zip(words).filter(|(_, word)| self.has(*word))
     }
 }
 
 /// Below, numbers and letters are what addresses are.
 const LIKE_NUMBERS: u64 = 1 << 32;
 
-/// Has the stacks of `threads` lead back to old code.
+/// Has the stacks of `threads`, all that is `kept` on them, lead back to old code.
 pub(super) fn lead_back_stacks(
     stopped: &Stopped,
-    mappings: &[Mapping],
-    modules: &[PutIn],
+    journal: &Journal,
     threads: &Threads,
+    kept: &mut Kept,
 ) -> Result<(), AttachError> {
+    let modules = &journal.modules;
     for thread in &threads.all {
-        let guard = Ranges::of(modules, stopped, arch::thread_pointer(&thread.regs)).guard;
-        let Some((from, bytes)) = stack_of(stopped, mappings, arch::stack_pointer(&thread.regs))? else {
-            continue;
-        };
+        let guard = Ranges::of(journal, stopped, arch::thread_pointer(&thread.regs)).guard;
+        let own = || kept.stacks.iter().filter(|stack| stack.thread == thread.pid);
         // Who is in the middle of an exception has looked up where one of these addresses is.
-        let words = || bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
-        let is_used = |word: u64| is_found(modules, word);
-        if words().any(is_used) || arch::words(&thread.regs).into_iter().any(|word| is_led(modules, word)) {
+        let is_used = own().flat_map(Stack::words).any(|(_, word)| is_found(modules, word));
+        if is_used || arch::words(&thread.regs).into_iter().any(|word| is_led(modules, word)) {
             continue;
         }
-        for (at, word) in (from..).step_by(8).zip(bytes.as_chunks::<8>().0) {
-            let word = u64::from_le_bytes(*word);
-            let plain = old_return(modules, word);
-            let kept = || old_return(modules, word.rotate_right(TURN) ^ guard);
-            let new = plain.or_else(|| kept().map(|old| (old ^ guard).rotate_left(TURN)));
-            if let Some(new) = new {
-                stopped.write(LiveVa(at), &new.to_le_bytes())?;
-            }
+        let changed = own()
+            .flat_map(Stack::words)
+            .filter_map(|(at, word)| Some((at, old_return_kept(modules, word, guard)?)));
+        for (at, new) in changed.collect::<Vec<_>>() {
+            kept.write(stopped, at, new)?;
         }
     }
     Ok(())
@@ -172,53 +172,67 @@ fn old_return(modules: &[PutIn], word: u64) -> Option<u64> {
     Some(module.live(module.running.old_at) + u64::from(old))
 }
 
-/// What is kept on the stack whose pointer is `sp`, and from where on.
-fn stack_of(stopped: &Stopped, mappings: &[Mapping], sp: u64) -> Result<Option<(u64, Vec<u8>)>, AttachError> {
-    // No address of code is kept below.
-    let sp = sp / 8 * 8;
-    let stack = mappings.iter().find(|m| m.range.start.0 <= sp && sp < m.range.end.0 && m.writable);
-    let Some(stack) = stack else { return Ok(None) };
-    let mut bytes = vec![0; usize::try_from(stack.range.end.0 - sp).unwrap_or(0)];
-    stopped.read(LiveVa(sp), &mut bytes)?;
-    Ok(Some((sp, bytes)))
-}
-
-/// What of the `threads`, their registers and their stacks leads to moved code.
+/// What of the `threads`, their registers and what is `kept` on their stacks leads to moved code.
 pub(super) fn by_threads(
     stopped: &Stopped,
-    mappings: &[Mapping],
-    modules: &[PutIn],
+    journal: &Journal,
     threads: &Threads,
-) -> Result<Option<Held>, AttachError> {
+    kept: &Kept,
+) -> Option<Held> {
     for thread in &threads.all {
-        let ranges = Ranges::of(modules, stopped, arch::thread_pointer(&thread.regs));
+        let ranges = Ranges::of(journal, stopped, arch::thread_pointer(&thread.regs));
         if ranges.contains(arch::instruction_pointer(&thread.regs)) {
-            return Ok(Some(Held::Thread(thread.pid)));
+            return Some(Held::Thread(thread.pid));
         }
         if arch::words(&thread.regs).into_iter().any(|word| ranges.contains(word)) {
-            return Ok(Some(Held::Register(thread.pid)));
-        }
-        let sp = arch::stack_pointer(&thread.regs);
-        let Some((sp, bytes)) = stack_of(stopped, mappings, sp)? else { continue };
-        if let Some(at) = ranges.first_in(&bytes, sp) {
-            return Ok(Some(Held::Stack(thread.pid, at)));
+            return Some(Held::Register(thread.pid));
         }
     }
-    Ok(None)
+    kept.stacks.iter().find_map(|stack| {
+        let ranges = Ranges::of(journal, stopped, stack.thread_pointer);
+        Some(Held::Stack(stack.thread, ranges.all_in(&stack.bytes, stack.from).next()?.0))
+    })
+}
+
+/// What stands for the same in old code, where `word` is an address at which a call comes back in moved code:
+/// as it is, or as `setjmp` keeps it, with `guard`.
+fn old_return_kept(modules: &[PutIn], word: u64, guard: u64) -> Option<u64> {
+    let kept = || old_return(modules, word.rotate_right(TURN) ^ guard);
+    old_return(modules, word).or_else(|| kept().map(|old| (old ^ guard).rotate_left(TURN)))
+}
+
+/// Has contexts that were put away at these places, and by which calls come back to moved code, lead back to
+/// old code: those of coroutines, and what `setjmp` keeps. Nobody runs meanwhile.
+pub(super) fn lead_back_contexts(
+    stopped: &Stopped,
+    journal: &Journal,
+    known: &Known,
+    contexts: &[LiveVa],
+) -> Result<(), AttachError> {
+    let guard = Ranges::of(journal, stopped, known.thread_pointer).guard;
+    for at in contexts {
+        // What it was may be gone since.
+        let Ok(word) = stopped.word(*at) else { continue };
+        if let Some(old) = old_return_kept(&journal.modules, word, guard) {
+            stopped.write(*at, &old.to_le_bytes())?;
+        }
+    }
+    Ok(())
 }
 
 /// How much of the stack below what is kept may hold addresses of calls that are over.
 const DEAD: u64 = 1 << 16;
 
-/// Takes away what calls that are over have left below the stacks of `threads`: it would come to lie in
-/// frames to come, and look as if somebody needed it.
-pub(super) fn clear_dead_stack(
+/// Has what calls that are over have left below the stacks of `threads` lead back to old code: it would come
+/// to lie in frames to come, and look as if somebody needed it. Where a stack of another is right below, that
+/// is as good there.
+pub(super) fn lead_back_dead_stacks(
     stopped: &Stopped,
     mappings: &[Mapping],
-    modules: &[PutIn],
+    journal: &Journal,
     threads: &Threads,
 ) -> Result<(), AttachError> {
-    let ranges = Ranges::guarded_by(modules, 0);
+    let modules = &journal.modules;
     for thread in &threads.all {
         let end = arch::stack_pointer(&thread.regs).saturating_sub(arch::RED_ZONE) / 8 * 8;
         let Some(stack) = mappings.iter().find(|m| m.range.start.0 < end && end <= m.range.end.0) else {
@@ -226,31 +240,55 @@ pub(super) fn clear_dead_stack(
         };
         let from = stack.range.start.0.max(end.saturating_sub(DEAD));
         let mut bytes = vec![0; usize::try_from(end - from).unwrap_or(0)];
-        stopped.read(LiveVa(from), &mut bytes)?;
-        let mut done = 0;
-        while let Some(at) = ranges.first_in(&bytes[done..], from + done as u64) {
-            stopped.write(at, &[0; 8])?;
-            done = usize::try_from(at.0 - from).unwrap_or(0) + 8;
+        // Below a stack, there may be pages that cannot be read.
+        if stopped.read(LiveVa(from), &mut bytes).is_err() {
+            continue;
+        }
+        let words = || bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
+        // Who is in the middle of an exception there has looked up where one of these addresses is.
+        if !stacks::is_stack(mappings, stack) && words().any(|word| is_found(modules, word)) {
+            continue;
+        }
+        for (at, word) in (from..).step_by(8).zip(words()) {
+            if let Some(old) = old_place(modules, word) {
+                stopped.write(LiveVa(at), &old.to_le_bytes())?;
+            }
         }
     }
     Ok(())
 }
 
+/// Where in old code the place is that `word` leads to in moved code, if somebody may keep it to go there.
+fn old_place(modules: &[PutIn], word: u64) -> Option<u64> {
+    let module = modules.iter().find(|module| may_be_kept(module, word))?;
+    let new = u32::try_from(word - module.text().start).ok()?;
+    let old = module.running.given_back(new)?;
+    Some(module.live(module.running.old_at) + u64::from(old))
+}
+
 /// What is known of threads that go on again.
 pub(super) struct Known {
     pub(super) threads: Vec<Pid>,
-    /// Their stack pointers: below them, nothing is kept on their stacks.
+    /// Their stack pointers, where they are on a stack that is nothing else: below them, nothing is kept.
     stacks: Vec<u64>,
+    /// Whether nobody uses the stack any more that the process started with.
+    is_first_stack_dead: bool,
     thread_pointer: u64,
     /// Stacks on which signals are handled, and none is: nothing is kept there.
     pub(super) idle_stacks: Vec<Range<u64>>,
 }
 
-/// What is known of `threads`.
-pub(super) fn known(threads: &Threads) -> Known {
+/// What is known of `threads`, which have this `kept`.
+pub(super) fn known(mappings: &[Mapping], threads: &Threads, kept: &Kept) -> Known {
+    let is_on_stack = |sp: &u64| {
+        let mapping = mappings.iter().find(|m| m.range.contains(&LiveVa(*sp)));
+        mapping.is_some_and(|mapping| stacks::is_stack(mappings, mapping))
+    };
+    let stack_pointers = threads.all.iter().map(|thread| arch::stack_pointer(&thread.regs));
     Known {
         threads: threads.all.iter().map(|thread| thread.pid).collect(),
-        stacks: threads.all.iter().map(|thread| arch::stack_pointer(&thread.regs)).collect(),
+        stacks: stack_pointers.filter(is_on_stack).collect(),
+        is_first_stack_dead: kept.is_first_stack_dead,
         thread_pointer: threads.all.first().map_or(0, |thread| arch::thread_pointer(&thread.regs)),
         idle_stacks: Vec::new(),
     }
@@ -266,13 +304,13 @@ const DESCRIPTORS: u64 = 1 << 16;
 
 /// How much of a mapping, from its start, is the stack of a thread that is no more, be it that the process
 /// was forked by another one: calls that were made there will not come back.
-fn dead_part(stopped: &Stopped, mapping: &Mapping, threads: &[Pid], stacks: &[u64]) -> u64 {
+fn dead_part(stopped: &Stopped, mapping: &Mapping, threads: &[Pid], known: &Known) -> u64 {
     let range = mapping.range.start.0..mapping.range.end.0;
-    if stacks.iter().any(|sp| range.contains(sp)) {
+    if known.stacks.iter().any(|sp| range.contains(sp)) {
         return 0;
     }
     if mapping.name.as_deref() == Some("[stack]") {
-        return range.end - range.start;
+        return if known.is_first_stack_dead { range.end - range.start } else { 0 };
     }
     let from = range.start.max(range.end.saturating_sub(DESCRIPTORS));
     let mut bytes = vec![0; usize::try_from(range.end - from).unwrap_or(0)];
@@ -297,30 +335,36 @@ fn dead_part(stopped: &Stopped, mapping: &Mapping, threads: &[Pid], stacks: &[u6
 /// So many bytes are looked at together.
 const PIECE: usize = 1 << 20;
 
-/// What of all memory that the process may write leads to moved code. It goes on meanwhile.
+/// No more contexts are led back at once.
+const MOST_CONTEXTS: usize = 1 << 16;
+
+/// What of all memory that the process may write leads to moved code; and where calls come back there, in
+/// what was put away. It goes on meanwhile.
 pub(super) fn in_memory(
     stopped: &Stopped,
-    modules: &[PutIn],
+    journal: &Journal,
     known: &Known,
-    linker: &[Word],
-) -> Result<Option<Held>, AttachError> {
-    let Known { threads, stacks, thread_pointer, idle_stacks } = known;
+) -> Result<(Option<Held>, Vec<LiveVa>), AttachError> {
+    let Known { threads, stacks, thread_pointer, idle_stacks, .. } = known;
     // The C library knows them by their numbers where the process is.
     let own = |tid: &Pid| own_number(tid.as_raw()).map_or(*tid, |(_, own)| Pid::from_raw(own));
     let threads: &Vec<Pid> = &threads.iter().map(own).collect();
-    let mut ranges = Ranges::of(modules, stopped, *thread_pointer);
+    let Journal { modules, linker, grafts, .. } = journal;
+    let mut ranges = Ranges::of(journal, stopped, *thread_pointer);
     ranges.is_stack = false;
     let is_ours = |m: &Range<LiveVa>| {
         (JOURNAL..ARENA + (1 << 44)).contains(&m.start.0)
+            || grafts.iter().any(|graft| graft.contains(m.start.0))
             || modules.iter().any(|module| {
                 let segments = &module.segments;
                 let own = module.live(segments.counters_at)..module.text().end;
                 own.contains(&m.start.0)
             })
     };
+    let (mut held, mut contexts) = (None, Vec::new());
     let mut bytes = vec![0; PIECE];
     for mapping in stopped.mappings()?.into_iter().filter(|m| m.writable && !is_ours(&m.range)) {
-        let mut at = mapping.range.start.0 + dead_part(stopped, &mapping, threads, stacks);
+        let mut at = mapping.range.start.0 + dead_part(stopped, &mapping, threads, known);
         if let Some(sp) = stacks.iter().find(|sp| (mapping.range.start.0..mapping.range.end.0).contains(*sp))
         {
             at = at.max(sp / 8 * 8);
@@ -338,11 +382,17 @@ pub(super) fn in_memory(
                 let place = |to: u64| usize::try_from(to.saturating_sub(at)).unwrap_or(len).min(len);
                 piece[place(range.start)..place(range.end)].fill(0);
             }
-            if let Some(found) = ranges.first_in(piece, at) {
-                return Ok(Some(Held::Word(found)));
+            for found in ranges.all_in(piece, at) {
+                held.get_or_insert(Held::Word(found.0));
+                if old_return_kept(modules, found.1, ranges.guard).is_none()
+                    || contexts.len() == MOST_CONTEXTS
+                {
+                    return Ok((held, contexts));
+                }
+                contexts.push(found.0);
             }
             at += len as u64;
         }
     }
-    Ok(None)
+    Ok((held, contexts))
 }

@@ -2,17 +2,18 @@
 //! nothing of ours left once nobody needs it.
 
 use super::hand::{Hand, Move};
-use super::handlers::{Frame, handlers_codes, handlers_frames};
+use super::handlers::{Frame, handlers_codes};
 use super::helper::{Helper, forget_code, idle_signal_stacks};
 use super::journal::{self, Journal, PutIn, Text};
 use super::pointers::{self, Back};
 use super::remains::{self, Held};
-use super::texts::{Copies, data_writes, own_pages, table_pages};
+use super::stacks::Kept;
+use super::texts::{Copies, data_writes, map_file, own_pages, table_pages};
 use super::threads::Threads;
 use super::{AttachError, GivenBack, Stop};
 use crate::arch;
 use crate::give::{PAGE, unmade};
-use crate::process::{Mapping, Status, Stopped, Syscall};
+use crate::process::{Mapping, Status, Stopped};
 use nix::libc;
 use nix::unistd::Pid;
 use probe::arch::shared::{FINDER, FINDER_LEN, PROCESS, Process};
@@ -32,7 +33,7 @@ pub(super) fn take_out(
     journal: Option<&Journal>,
     max_pause: Option<Duration>,
 ) -> Result<GivenBack, AttachError> {
-    Status::of_program(pid.as_raw())?;
+    Status::of_what_runs(pid.as_raw())?;
     if !journal::is_there(pid) {
         // It has become another program, which has nothing of ours.
         return Ok(GivenBack::default());
@@ -102,8 +103,8 @@ pub(super) fn give_back(pid: Pid, helper: &Helper, journal: &Journal) -> Result<
     let is_of_loaded = |text: &Text| loaded.iter().any(|m| m.texts.iter().any(|own| own.at == text.at));
     let back = originals.iter().filter(|(text, _)| is_of_loaded(text));
     let mut moves: Vec<Move> = back.map(put_text).collect();
-    let frames = handlers_frames(helper, &mappings, &threads, &codes)?;
-    moves.extend(leading.free(&threads, &frames));
+    let mut kept = Kept::of(helper, &mappings, &threads, (pid, &codes))?;
+    moves.extend(leading.free(&threads, &kept.frames));
     if moves != likely {
         hand.is_told(&moves)?;
     }
@@ -115,7 +116,7 @@ pub(super) fn give_back(pid: Pid, helper: &Helper, journal: &Journal) -> Result<
     // Not before: where they are taken back to, springboards stood.
     let n_inside = take_back(helper, modules, &mut threads);
     threads.settle()?;
-    let frames = take_handlers_back(helper, modules, frames)?;
+    let frames = take_handlers_back(helper, modules, &mut kept)?;
     let rest = leading.free(&threads, &frames);
     if !rest.is_empty() {
         second.is_told(&rest)?;
@@ -195,29 +196,6 @@ fn original(helper: &Helper, module: &PutIn, text: &Text) -> Result<LiveVa, Atta
     Ok(at)
 }
 
-/// Maps `len` bytes of code from `offset` of the file at `path`, as the process sees it; `None` if that
-/// cannot be.
-fn map_file(helper: &Stopped, path: &[u8], offset: u64, len: u64) -> Option<LiveVa> {
-    let buffer = helper.map_anywhere(PAGE, libc::PROT_READ | libc::PROT_WRITE).ok()?;
-    let mut name = path.to_vec();
-    name.push(0);
-    let opened = helper.write(buffer, &name).ok().filter(|()| name.len() as u64 <= PAGE).and_then(|()| {
-        let flags = u64::from((libc::O_RDONLY | libc::O_CLOEXEC).cast_unsigned());
-        helper
-            .call(&Syscall { name: "open", number: libc::SYS_open, args: [buffer.0, flags, 0, 0, 0, 0] })
-            .ok()
-    });
-    let mapped = opened.and_then(|fd| {
-        let rights = libc::PROT_READ | libc::PROT_EXEC;
-        let at = helper.map_file_anywhere(len, rights, fd, offset);
-        let args = [fd, 0, 0, 0, 0, 0];
-        let _closed = helper.call(&Syscall { name: "close", number: libc::SYS_close, args });
-        at.ok()
-    });
-    let _gone = helper.unmap(buffer, PAGE);
-    mapped
-}
-
 /// Takes threads from moved code to old code, and their counters from those that are in none of ours; how
 /// many were in it. Who is in code of ours between two instructions of the program's, is left: it is in
 /// another place the next time.
@@ -243,16 +221,16 @@ fn take_back(helper: &Stopped, modules: &[PutIn], threads: &mut Threads) -> usiz
     n_inside
 }
 
-/// Has signal handlers go back to old code; those of `frames` that cannot yet.
+/// Has signal handlers go back to old code; those that cannot yet.
 fn take_handlers_back(
     helper: &Stopped,
     modules: &[PutIn],
-    frames: Vec<Frame>,
+    kept: &mut Kept,
 ) -> Result<Vec<Frame>, AttachError> {
     let mut left = Vec::new();
-    for frame in frames {
+    for frame in std::mem::take(&mut kept.frames) {
         match pointers::given_back(modules, frame.to) {
-            Back::At(old) => helper.write(LiveVa(frame.at), &old.to_le_bytes())?,
+            Back::At(old) => kept.write(helper, frame.at, old)?,
             Back::Here => {}
             Back::Within | Back::InRoutine => left.push(frame),
         }
@@ -272,32 +250,36 @@ fn wait_for_all(
     let modules = &journal.modules;
     let until = Instant::now() + PATIENCE;
     let (mut longest, mut nap) = (Duration::ZERO, NAP);
+    let mut contexts = Vec::new();
     loop {
         let mappings = helper.mappings()?;
         let mut threads = Threads::stop_in_turns(pid, &[helper.thread()], helper.max_pause())?;
         take_back(helper, modules, &mut threads);
-        let frames = handlers_frames(helper, &mappings, &threads, codes)?;
-        let frames = take_handlers_back(helper, modules, frames)?;
+        let mut kept = Kept::of(helper, &mappings, &threads, (pid, codes))?;
+        let frames = take_handlers_back(helper, modules, &mut kept)?;
         for (copy, to, len) in leading.free(&threads, &frames) {
             helper.put_in_place(copy, to, len)?;
         }
-        remains::clear_dead_stack(helper, &mappings, modules, &threads)?;
-        remains::lead_back_stacks(helper, &mappings, modules, &threads)?;
+        remains::lead_back_dead_stacks(helper, &mappings, journal, &threads)?;
+        remains::lead_back_stacks(helper, journal, &threads, &mut kept)?;
         let held = match frames.first() {
             Some(frame) => Some(Held::Handler(LiveVa(frame.at))),
-            None => remains::by_threads(helper, &mappings, modules, &threads)?,
+            None => remains::by_threads(helper, journal, &threads, &kept),
         };
-        let mut known = remains::known(&threads);
+        let mut known = remains::known(&mappings, &threads, &kept);
+        remains::lead_back_contexts(helper, journal, &known, &contexts)?;
+        contexts.clear();
         longest = longest.max(threads.go_on());
         let held = match held {
             Some(held) => Some(held),
             // No thread comes there by itself any more: the rest can be looked at while they run.
             None => {
-                let mut held = remains::in_memory(helper, modules, &known, &journal.linker)?;
+                let mut held;
+                (held, contexts) = remains::in_memory(helper, journal, &known)?;
                 if held.is_some() {
                     known.idle_stacks = idle_signal_stacks(helper, &known.threads)?;
                     if !known.idle_stacks.is_empty() {
-                        held = remains::in_memory(helper, modules, &known, &journal.linker)?;
+                        (held, contexts) = remains::in_memory(helper, journal, &known)?;
                     }
                 }
                 held
@@ -313,13 +295,15 @@ fn wait_for_all(
 
 /// Waits until no thread is in what looks up tables of moved code, which nobody is led to any more; who is,
 /// if somebody still is after a while. One that was led there before may have been kept from going on since.
-fn wait_for_lookups(pid: Pid, helper: &Helper, modules: &[PutIn]) -> Result<Option<Held>, AttachError> {
+fn wait_for_lookups(pid: Pid, helper: &Helper, journal: &Journal) -> Result<Option<Held>, AttachError> {
+    let codes = &handlers_codes(helper, &helper.mappings()?);
     let until = Instant::now() + PATIENCE;
     let mut nap = NAP;
     loop {
         let mappings = helper.mappings()?;
         let threads = Threads::stop_in_turns(pid, &[helper.thread()], helper.max_pause())?;
-        let held = remains::by_threads(helper, &mappings, modules, &threads)?;
+        let kept = Kept::of(helper, &mappings, &threads, (pid, codes))?;
+        let held = remains::by_threads(helper, journal, &threads, &kept);
         threads.go_on();
         if held.is_none() || Instant::now() >= until {
             return Ok(held);
@@ -363,7 +347,7 @@ fn give_tables_back(helper: &Helper, mappings: &[Mapping], module: &PutIn) -> Re
 fn unmap(pid: Pid, helper: &Helper, journal: &Journal) -> Result<Option<Held>, AttachError> {
     journal.linker.iter().rev().try_for_each(|word| word.unmake(helper))?;
     if !journal.linker.is_empty()
-        && let Some(held) = wait_for_lookups(pid, helper, &journal.modules)?
+        && let Some(held) = wait_for_lookups(pid, helper, journal)?
     {
         return Ok(Some(held));
     }
@@ -379,6 +363,9 @@ fn unmap(pid: Pid, helper: &Helper, journal: &Journal) -> Result<Option<Held>, A
         if !tables.is_empty() {
             helper.unmap(LiveVa(tables.start), tables.end.next_multiple_of(PAGE) - tables.start)?;
         }
+    }
+    for (at, len) in journal.grafts.iter().flat_map(|graft| &graft.mapped) {
+        helper.unmap(LiveVa(*at), *len)?;
     }
     journal::take_away_named(helper)?;
     helper.unmap(LiveVa(FINDER), FINDER_LEN)?;

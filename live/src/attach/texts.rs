@@ -3,11 +3,13 @@
 use super::AttachError;
 use super::journal::{PutIn, Text};
 use crate::give::PAGE;
-use crate::process::{Mapping, Stopped};
+use crate::process::{Mapping, Stopped, Syscall};
+use nix::libc;
 use probe::Patch;
 use program::LiveVa;
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::os::unix::ffi::OsStrExt as _;
 
 /// Copies of text, with where each is.
 pub(super) type Copies = Vec<(Text, LiveVa)>;
@@ -86,6 +88,41 @@ fn of_files_in(smaps: &str) -> Vec<Range<u64>> {
         }
     }
     all
+}
+
+/// Maps `len` bytes of code from `offset` of the file at `path`, as the process sees it; `None` if that
+/// cannot be.
+pub(super) fn map_file(helper: &Stopped, path: &[u8], offset: u64, len: u64) -> Option<LiveVa> {
+    let buffer = helper.map_anywhere(PAGE, libc::PROT_READ | libc::PROT_WRITE).ok()?;
+    let mut name = path.to_vec();
+    name.push(0);
+    let opened = helper.write(buffer, &name).ok().filter(|()| name.len() as u64 <= PAGE).and_then(|()| {
+        let flags = u64::from((libc::O_RDONLY | libc::O_CLOEXEC).cast_unsigned());
+        helper
+            .call(&Syscall { name: "open", number: libc::SYS_open, args: [buffer.0, flags, 0, 0, 0, 0] })
+            .ok()
+    });
+    let mapped = opened.and_then(|fd| {
+        let rights = libc::PROT_READ | libc::PROT_EXEC;
+        let at = helper.map_file_anywhere(len, rights, fd, offset);
+        let args = [fd, 0, 0, 0, 0, 0];
+        let _closed = helper.call(&Syscall { name: "close", number: libc::SYS_close, args });
+        at.ok()
+    });
+    let _gone = helper.unmap(buffer, PAGE);
+    mapped
+}
+
+/// Where `there`, what a process has of `text`, is not what its file has; `None` if it is, or nobody knows.
+pub(super) fn first_change(helper: &Stopped, text: &Text, there: &[u8]) -> Option<LiveVa> {
+    let (path, offset) = text.file.as_ref()?;
+    let at = map_file(helper, path.as_os_str().as_bytes(), *offset, text.len)?;
+    let mut bytes = vec![0; there.len()];
+    let read = helper.read(at, &mut bytes);
+    let _gone = helper.unmap(at, text.len);
+    read.ok()?;
+    let n = bytes.iter().zip(there).position(|(file, there)| file != there)?;
+    Some(LiveVa(text.at + n as u64))
 }
 
 /// The pages of `module`'s jump tables, by address.

@@ -7,11 +7,11 @@
 
 use super::AttachError;
 use crate::arch;
+use crate::process::Status;
 use crate::sys::{self, Hurry, Stop};
 use nix::errno::Errno;
 use nix::libc::{c_int, user_regs_struct};
 use nix::sys::ptrace::{self, Options};
-use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use std::time::{Duration, Instant};
 
@@ -46,9 +46,12 @@ impl Threads {
         let mut there = numbers(pid)?;
         let hurry = sys::hurry();
         let mut threads = Threads { all: Vec::new(), since: Instant::now(), _hurry: hurry };
+        // Those that have ended, and are listed as long as others run: the first one.
+        let mut over: Vec<Pid> = Vec::new();
         // Those that run may make others meanwhile.
         loop {
-            let is_new = |tid: &Pid| !ours.contains(tid) && threads.all.iter().all(|t| t.pid != *tid);
+            let is_known = |tid: &Pid| ours.contains(tid) || over.contains(tid);
+            let is_new = |tid: &Pid| !is_known(tid) && threads.all.iter().all(|t| t.pid != *tid);
             let new: Vec<Pid> = there.into_iter().filter(is_new).collect();
             if new.is_empty() {
                 return Ok(threads);
@@ -59,9 +62,8 @@ impl Threads {
                 match ptrace::seize(tid, Options::PTRACE_O_TRACESYSGOOD).and_then(|()| ptrace::interrupt(tid))
                 {
                     Ok(()) => asked.push(tid),
+                    Err(_) if is_over(pid, tid) => over.push(tid),
                     Err(Errno::ESRCH) => {}
-                    // The first one has ended while others run.
-                    Err(_) if is_over(pid, tid) => {}
                     Err(err) => refused = Some(AttachError::refused(pid, "stopping it", err.into())),
                 }
             }
@@ -153,21 +155,18 @@ impl Threads {
         Threads::stop(pid, ours, None)
     }
 
-    /// Stops one thread of `pid` alone: this one, or one that runs, if there is one, for that is in no system
-    /// call.
+    /// Stops thread `tid` of `pid` alone, to work with these `options`.
     ///
     /// # Errors
-    /// If none can be stopped.
-    pub(super) fn stop_one(pid: Pid, which: Option<Pid>) -> Result<Threads, AttachError> {
-        wait_for_sleepers(pid)?;
-        let all = numbers(pid)?;
-        let runs = all.iter().copied().find(|tid| state(pid, *tid) == Some('R'));
-        let there = all.into_iter().find(|tid| !is_over(pid, *tid));
-        let tid = which.or(runs).or(there).ok_or(AttachError::Ended { pid: pid.as_raw() })?;
+    /// If it cannot be stopped, or may not work so.
+    pub(super) fn stop_one(pid: Pid, tid: Pid, options: Options) -> Result<Threads, AttachError> {
         let mut threads = Threads { all: Vec::new(), since: Instant::now(), _hurry: sys::hurry() };
-        ptrace::seize(tid, Options::PTRACE_O_TRACESYSGOOD)
-            .and_then(|()| ptrace::interrupt(tid))
-            .map_err(|err| AttachError::refused(pid, "stopping it", err.into()))?;
+        let refused = |err: Errno| match err {
+            Errno::EPERM | Errno::EINVAL if options != WORKING => AttachError::Filtered { pid: pid.as_raw() },
+            err => AttachError::refused(pid, "stopping it", err.into()),
+        };
+        ptrace::seize(tid, options).map_err(refused)?;
+        ptrace::interrupt(tid).map_err(|err| AttachError::refused(pid, "stopping it", err.into()))?;
         threads.wait_for(pid, vec![tid], None)?;
         Ok(threads)
     }
@@ -199,10 +198,9 @@ impl Threads {
         for mut thread in std::mem::take(&mut self.all) {
             thread.hide_stop();
             let _gone = thread.set_registers();
-            let signal = thread.signal.and_then(|signal| Signal::try_from(signal).ok());
-            if ptrace::detach(thread.pid, signal) == Err(Errno::ESRCH) {
-                killed.push(thread.pid);
-            }
+            let gone = sys::detach(thread.pid, thread.signal)
+                .is_err_and(|err| err.raw_os_error() == Some(nix::libc::ESRCH));
+            killed.extend(gone.then_some(thread.pid));
         }
         bury_all(killed);
     }
@@ -226,6 +224,11 @@ impl Thread {
             Err(Errno::ESRCH) => Ok(None),
             Err(err) => Err(AttachError::refused(pid, "reading its registers", err.into())),
         }
+    }
+
+    /// Whether it is about to handle a signal.
+    pub(super) fn has_signal(&self) -> bool {
+        self.signal.is_some()
     }
 
     /// Whether it is in a system call, or has just come back from one.
@@ -252,7 +255,7 @@ impl Thread {
         for signal in signals {
             match self.signal {
                 None => self.signal = Some(signal),
-                Some(_) => sys::send(self.pid, signal),
+                Some(_) => sys::send_to_thread(self.pid, signal),
             }
         }
         self.is_changed = true;
@@ -290,6 +293,35 @@ fn bury_all(mut killed: Vec<Pid>) {
             Err(_) => return,
         }
     }
+}
+
+/// How threads are traced that work for us.
+const WORKING: Options = Options::PTRACE_O_TRACESYSGOOD;
+
+/// How threads of `pid` are traced that work for us. Its filters of system calls, if it has set some since it
+/// was attached to, are asked nothing meanwhile.
+///
+/// Source: ptrace(2), PTRACE_O_SUSPEND_SECCOMP.
+pub(super) fn working(pid: Pid) -> Options {
+    match Status::is_filtered(pid.as_raw()) {
+        true => WORKING | Options::from_bits_retain(nix::libc::PTRACE_O_SUSPEND_SECCOMP),
+        false => WORKING,
+    }
+}
+
+/// The threads of `pid` that can work for us: those first that run, for these are in no system call.
+///
+/// # Errors
+/// If it has none, or one sleeps where nothing wakes it.
+pub(super) fn that_can_work(pid: Pid) -> Result<Vec<Pid>, AttachError> {
+    wait_for_sleepers(pid)?;
+    let mut all = numbers(pid)?;
+    all.retain(|tid| !is_over(pid, *tid));
+    if all.is_empty() {
+        return Err(AttachError::Ended { pid: pid.as_raw() });
+    }
+    all.sort_by_key(|tid| state(pid, *tid) != Some('R'));
+    Ok(all)
 }
 
 /// The threads of `pid`.

@@ -21,6 +21,12 @@ pub enum LookError {
         /// Its number.
         pid: i32,
     },
+    /// Its first thread has ended, and others run on: by its number, the kernel tells nothing of it any more.
+    #[error("the first thread of process {pid} has ended, though others run on")]
+    FirstThreadOver {
+        /// Its number.
+        pid: i32,
+    },
     /// It is a thread of another process.
     #[error("{pid} is a thread of process {process}")]
     Thread {
@@ -53,6 +59,9 @@ impl LookError {
         let remedy = match self {
             LookError::Thread { process, .. } => return Some(format!("give the process: -p {process}")),
             LookError::Gone { .. } | LookError::Over { .. } => "`ps -e` lists the processes that there are",
+            LookError::FirstThreadOver { .. } => {
+                "start it under engraft: by then, what it has mapped is known"
+            }
             LookError::Kernel { .. } => "`ps -e` lists others; those in brackets are the kernel's",
             LookError::Refused { source, .. }
                 if matches!(source.raw_os_error(), Some(libc::EACCES | libc::EPERM)) =>
@@ -63,6 +72,19 @@ impl LookError {
         };
         Some(remedy.to_owned())
     }
+}
+
+/// The threads of process `pid`.
+fn threads(pid: i32) -> impl Iterator<Item = i32> {
+    let all = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
+    all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+}
+
+/// By whose number the kernel tells what there is of process `pid`: its own, or, if its first thread has
+/// ended while others run on, that of another of its threads.
+pub(crate) fn alive(pid: i32) -> i32 {
+    let is_there = |tid: &i32| Status::read(*tid).is_ok_and(|status| !status.is_over());
+    if is_there(&pid) { pid } else { threads(pid).find(is_there).unwrap_or(pid) }
 }
 
 /// What the kernel says of a process, a line each.
@@ -91,12 +113,36 @@ impl Status {
         if process != pid {
             return Err(LookError::Thread { pid, process });
         }
-        if status.field("State:").is_some_and(|state| state.starts_with(['Z', 'X'])) {
-            return Err(LookError::Over { pid });
+        if status.is_over() {
+            return Err(match alive(pid) == pid {
+                true => LookError::Over { pid },
+                false => LookError::FirstThreadOver { pid },
+            });
         }
         match status.field("VmSize:") {
             Some(_) => Ok(status),
             None => Err(LookError::Kernel { pid }),
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.field("State:").is_some_and(|state| state.starts_with(['Z', 'X']))
+    }
+
+    /// Whether it, or another of its threads, has its system calls filtered (seccomp).
+    pub(crate) fn is_filtered(pid: i32) -> bool {
+        let is_one = |status: &Status| status.field("Seccomp:").is_some_and(|mode| mode != "0");
+        threads(pid).any(|tid| Status::read(tid).is_ok_and(|status| is_one(&status)))
+    }
+
+    /// Whether there is a program in process `pid` that runs, if only in threads other than its first.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(crate) fn of_what_runs(pid: i32) -> Result<(), LookError> {
+        match Status::of_program(pid) {
+            Ok(_) | Err(LookError::FirstThreadOver { .. }) => Ok(()),
+            Err(err) => Err(err),
         }
     }
 

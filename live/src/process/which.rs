@@ -66,8 +66,8 @@ mod tests {
         // Longer than what the kernel keeps of a name.
         let program = folder.path().join("which-process-is-it");
         let cat = ["/bin/cat", "/usr/bin/cat"].into_iter().find(|cat| std::path::Path::new(cat).exists());
-        // By another process: what we had open for writing cannot be run while a child that another test starts
-        // has it open still.
+        // By another process: what we had open for writing cannot be run while a child that another test
+        // starts has it open still.
         let mut copy = Command::new("cp");
         assert!(copy.arg(cat.expect("it is installed")).arg(&program).status().expect("it runs").success());
         let mut child = Command::new(&program).stdin(Stdio::piped()).spawn().expect("started");

@@ -20,11 +20,25 @@ extern "C" fn came(_: libc::c_int) {
     nix::errno::Errno::set_raw(error);
 }
 
-/// While it is there, signals that ask us to end are kept, and end us no more.
+/// What would have us stand still (Ctrl-Z), while somebody may wait for us.
+const STAND_STILL: [Signal; 3] = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
+
+/// While it is there, signals that ask us to end are kept, and end us no more; those that would have us stand
+/// still are ignored.
 pub struct AskedToEnd {
     reader: PipeReader,
     _writer: PipeWriter,
     before: Vec<(Signal, SigAction)>,
+}
+
+/// The end of a process, of that one alone: also when another has its number by then.
+pub struct End(Option<OwnedFd>);
+
+impl End {
+    /// Of process `pid`; of one that is gone, that it has ended.
+    pub fn of(pid: i32) -> End {
+        End(super::pass_on::end_of(pid))
+    }
 }
 
 /// Why a wait is over.
@@ -39,8 +53,9 @@ pub enum Over {
 }
 
 impl AskedToEnd {
-    /// From now on. A signal that we were started to ignore stays so (`nohup`), but for SIGINT: shells have whatever
-    /// a script starts with `&` ignore it, and `kill -INT` is how scripts end an observation, as perf's and strace's.
+    /// From now on. A signal that we were started to ignore stays so (`nohup`), but for SIGINT: shells have
+    /// whatever a script starts with `&` ignore it, and `kill -INT` is how scripts end an observation, as
+    /// perf's and strace's.
     ///
     /// # Errors
     /// The kernel's.
@@ -55,15 +70,20 @@ impl AskedToEnd {
             // SAFETY: the handler calls nothing that may not be called in one.
             before.push((signal, unsafe { sigaction(signal, &action) }?));
         }
+        let ignored = SigAction::new(SigHandler::SigIgn, SaFlags::empty(), SigSet::empty());
+        for signal in STAND_STILL {
+            // SAFETY: nothing is run.
+            before.push((signal, unsafe { sigaction(signal, &ignored) }?));
+        }
         Ok(AskedToEnd { reader, _writer: writer, before })
     }
 
-    /// Waits for the processes `pids`, until all have ended: for `most`, if there is an end to it.
-    pub fn wait(&self, pids: &[i32], most: Option<Duration>) -> Over {
+    /// Waits until all processes have ended of which these are the `ends`: for `most`, if there is an end to
+    /// it.
+    pub fn wait(&self, ends: &[End], most: Option<Duration>) -> Over {
         let until = most.map(|most| Instant::now() + most);
-        let mut ends: Vec<OwnedFd> = pids.iter().filter_map(|pid| super::pass_on::end_of(*pid)).collect();
-        while let Some(end) = ends.pop() {
-            match self.wait_for(&end, until) {
+        for end in ends.iter().filter_map(|end| end.0.as_ref()) {
+            match self.wait_for(end, until) {
                 Over::Ended => {}
                 other => return other,
             }

@@ -227,6 +227,25 @@ pub fn send(pid: Pid, signal: libc::c_int) {
     let _sent = unsafe { libc::kill(pid.as_raw(), signal) };
 }
 
+/// Sends `signal` to thread `tid` alone.
+pub fn send_to_thread(tid: Pid, signal: libc::c_int) {
+    // SAFETY: asks the kernel, and touches no memory.
+    let _sent = unsafe { libc::syscall(libc::SYS_tkill, tid.as_raw(), signal) };
+}
+
+/// Lets `tid` go, which we trace, with `signal`, if there is one: real-time ones, too, which have no names.
+///
+/// # Errors
+/// The kernel's, if it is gone.
+pub fn detach(tid: Pid, signal: Option<libc::c_int>) -> io::Result<()> {
+    let signal = usize::try_from(signal.unwrap_or(0)).unwrap_or(0);
+    // SAFETY: the kernel takes the signal as a number, and touches no memory of ours.
+    let done = unsafe {
+        libc::ptrace(libc::PTRACE_DETACH, tid.as_raw(), std::ptr::null_mut::<libc::c_void>(), signal)
+    };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
 /// Whether there is no process or thread of this number.
 pub fn is_gone(number: i32) -> bool {
     // SAFETY: no signal is sent; the kernel looks whether one could be.

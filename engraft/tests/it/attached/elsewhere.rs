@@ -138,6 +138,30 @@ fn who_filters_its_calls_is_left_alone() {
     }
 }
 
+/// Filters that came while it was observed keep nobody from giving it back: whoever may, suspends them.
+#[test]
+fn who_filters_its_calls_meanwhile_is_given_back() {
+    needs!("gcc", "id");
+    let place = folder();
+    if must(Command::new("id").arg("-u")).trim() != "0" {
+        return;
+    }
+    build(place.path());
+    for how in ["kill", "errno", "trap", "strict"] {
+        let mut server = Server::run(place.path(), "server");
+        let before = server.memory();
+        let mut counting = Observing::start(place.path(), &server, "count");
+        assert_eq!(server.ask(&format!("seccomp {how}")), "0");
+        assert_eq!(server.ask("1000"), SUM, "{how}");
+        let said = counting.end(Some("-INT"));
+        assert_eq!(entries(&said, "of_main"), 1000, "{how}");
+        assert!(server.memory() == before, "{how}");
+        assert_eq!(server.ask("1000"), SUM, "{how}");
+        drop(server.input.take());
+        assert_eq!(server.child.wait().expect("a child").code(), Some(7), "{how}");
+    }
+}
+
 /// Code is changed in place: who looks sees it, for as long as it is.
 #[test]
 fn who_checks_its_own_code_sees_it_while_it_is_observed() {
