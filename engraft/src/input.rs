@@ -17,7 +17,7 @@ pub use binaries::{
 };
 pub use command::CommandLine;
 pub use fit::Fit;
-pub use functions::{death, file_name, function, module_name, source_names, spelt};
+pub use functions::{address, death, file_name, function, module_name, source_names, spelt};
 pub use instructions::Instructions;
 pub use read::{file, text};
 pub use recordings::{Ending, Place, newest, the_newest, the_newest_two};

@@ -11,8 +11,8 @@ use output::Answer;
 use std::ffi::OsString;
 use std::process::ExitCode;
 use verbs::{
-    cache, carry, convert, count, diff, doctor, help, instrument, matches, query, rescue, score, show, trace,
-    values,
+    cache, carry, convert, count, diff, doctor, help, instrument, matches, query, replace, rescue, score,
+    show, trace, values,
 };
 
 /// Profiles, compares and re-optimises x86-64 Linux programs from their binaries alone
@@ -64,6 +64,7 @@ enum Verb {
     Diff(diff::Args),
     Instrument(instrument::Args),
     Query(query::Args),
+    Replace(replace::Args),
     Rescue(rescue::Args),
     Cache(cache::Args),
     Doctor(doctor::Args),
@@ -208,6 +209,7 @@ fn run(cli: Cli) -> anyhow::Result<Answer> {
         Verb::Diff(args) => diff::run(&args),
         Verb::Instrument(args) => instrument::run(&args),
         Verb::Query(args) => query::run(&args),
+        Verb::Replace(args) => replace::run(&args),
         Verb::Rescue(args) => rescue::run(&args),
         Verb::Cache(args) => cache::run(&args),
         Verb::Doctor(args) => doctor::run(&args),

@@ -15,6 +15,7 @@ pub mod help;
 pub mod instrument;
 pub mod matches;
 pub mod query;
+pub mod replace;
 pub mod rescue;
 pub mod score;
 pub mod show;

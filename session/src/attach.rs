@@ -12,10 +12,12 @@
 mod count;
 pub(crate) mod places;
 mod record;
+mod replace;
 mod values;
 
 pub use count::{AttachedRun, CountedWhile};
 pub use record::RecordedWhile;
+pub use replace::{LoadedModule, ReplaceError, Replacement, Standing, standing};
 pub use values::{MeasuredWhile, Taking};
 
 use crate::choose::{ModuleFilter, NoneWanted};

@@ -38,8 +38,8 @@ mod store;
 mod values;
 
 pub use attach::{
-    Attached, AttachedRun, CountedWhile, MeasuredWhile, ReadyProcess, RecordedWhile, RunningError,
-    RunningProgram, Taking,
+    Attached, AttachedRun, CountedWhile, LoadedModule, MeasuredWhile, ReadyProcess, RecordedWhile,
+    ReplaceError, Replacement, RunningError, RunningProgram, Standing, Taking, standing,
 };
 pub use choose::{FunctionFilter, Glob, ModuleFilter, NoneWanted, Spellings, is_system_file};
 pub use count::{Collected, CountError, CountedRun, OtherPrograms};

@@ -22,6 +22,7 @@ pub mod instrument;
 mod look;
 pub mod matches;
 pub mod query;
+pub mod replace;
 pub mod rescue;
 pub mod show;
 mod table;

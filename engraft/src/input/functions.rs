@@ -141,7 +141,7 @@ pub fn module_name(profile: &Profile, program: &Program) -> String {
 }
 
 /// `0x401136`, or `fn_0x401136` as functions without a name are called.
-fn address(text: &str) -> Option<Va> {
+pub fn address(text: &str) -> Option<Va> {
     let hex = text.strip_prefix("fn_").unwrap_or(text).strip_prefix("0x")?;
     u64::from_str_radix(hex, 16).ok().map(Va)
 }

@@ -41,6 +41,7 @@ const TOPICS: &[(&str, &str)] = &[
     ("diff", include_str!("../../../docs/diff.md")),
     ("instrument", include_str!("../../../docs/instrument.md")),
     ("query", include_str!("../../../docs/query.md")),
+    ("replace", include_str!("../../../docs/replace.md")),
     ("rescue", include_str!("../../../docs/rescue.md")),
     ("cache", include_str!("../../../docs/cache.md")),
     ("doctor", include_str!("../../../docs/doctor.md")),
