@@ -96,7 +96,7 @@ def work():
     global done, wrong
     while True:
         got = round(done)
-        if got != {"n": 144, "m": "cbt" * (done % 5)} and got["n"] != 144: wrong += 1
+        if got != {"n": 144, "m": "cbt" * (done % 5)}: wrong += 1
         done += 1
 threading.Thread(target=work, daemon=True).start()
 for line in sys.stdin: print(done, wrong, flush=True)
@@ -116,6 +116,8 @@ class Target:
             load.start()
 
     threads = 4
+    # How long a cycle takes, about.
+    cycle_s = 0.5
 
     def observed(self):
         return [self.process.pid]
@@ -342,7 +344,8 @@ def cycle(n, pid, target):
     words = [ENGRAFT, "count", "-p", str(pid), "--for", f"{int(duration * 1000)}ms", "--json", "-o", target.folder + "/rec"]
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     if n % KILLS == KILLS - 1:
-        time.sleep(random.random() * (0.5 + duration))
+        # At any moment of all that it does.
+        time.sleep(random.random() * target.cycle_s)
         process.send_signal(signal.SIGKILL)
         process.communicate()
         rescued = subprocess.run([ENGRAFT, "rescue", str(pid)], capture_output=True, text=True, check=False)
@@ -350,7 +353,9 @@ def cycle(n, pid, target):
         if rescued.returncode and not is_nothing:
             return f"rescue: {rescued.stdout} {rescued.stderr}", []
         return None, []
+    began = time.monotonic()
     _, said = process.communicate()
+    target.cycle_s = max(target.cycle_s * 0.9, time.monotonic() - began)
     text = said.decode().strip().splitlines()
     if process.returncode:
         return f"exit status {process.returncode}: {' '.join(text)[-2000:]}", []

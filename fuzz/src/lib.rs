@@ -7,6 +7,7 @@ pub mod seeds;
 
 use matching::{CarryOptions, Map, Matching, MergeOptions, Options, carry, merge, score};
 use measure::{Placement, branches};
+use probe::graft::{Graft, Meaning};
 use probe::{Module, Old, Plan, Room};
 use profile::perf_branches as perf;
 use profile::recording::Recording;
@@ -35,6 +36,7 @@ pub fn targets() -> Vec<(&'static str, Target, fn() -> Vec<Vec<u8>>)> {
         ("image", image, seeds::programs),
         ("program", program, seeds::programs),
         ("memory", memory, seeds::memories),
+        ("graft", graft, seeds::programs),
         ("rewrite", rewrite, seeds::rewritten),
         ("decode", decode, seeds::code),
         ("profile", profile, seeds::profiles),
@@ -120,6 +122,18 @@ pub fn memory(bytes: &[u8]) {
     if let Ok((image, _)) = Image::from_memory("fuzz", LiveVa(MEMORY), |_| None, &read) {
         let violations = Program::analyze(image).verify();
         assert!(violations.is_empty(), "{violations:?}");
+    }
+}
+
+/// Any bytes as a shared object whose code is to run in a process: laid out and bound, or refused.
+pub fn graft(bytes: &[u8]) {
+    let Ok(graft) = Graft::of_library("fuzz", bytes) else { return };
+    let at = LiveVa(MEMORY);
+    if let Ok(grafted) = graft.place(at, |_| Ok(Meaning::At(LiveVa(8)))) {
+        let is_within = |part: &probe::graft::Part| {
+            at.0 <= part.at && part.at + part.bytes.len() as u64 <= at.0 + graft.len_bytes()
+        };
+        assert!(grafted.parts.iter().all(is_within), "{:?}", grafted.code);
     }
 }
 

@@ -308,6 +308,8 @@ pub struct GivenBack {
     pub longest_look: Duration,
     /// Why moved code is still mapped; `None` if nothing of ours is.
     pub left: Option<String>,
+    /// What stays of what was put in from other files, and why: the process may have kept where it is.
+    pub stays: Option<String>,
 }
 
 /// A process in which a thread of ours works, which makes it ready. If nothing comes of it, the process is as

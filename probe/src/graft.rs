@@ -17,7 +17,7 @@ mod library;
 mod tests;
 
 use crate::arch::shared::PAGE;
-use program::LiveVa;
+use program::{Image, LiveVa};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -25,6 +25,8 @@ use std::ops::Range;
 #[derive(Clone, Debug)]
 pub struct Graft {
     name: String,
+    /// The file.
+    bytes: Vec<u8>,
     /// By offset; each starts a page.
     parts: Vec<Part>,
     bindings: Vec<Binding>,
@@ -209,6 +211,7 @@ impl Graft {
         let len = code.len() as u64;
         Graft {
             name: name.to_owned(),
+            bytes: Vec::new(),
             parts: vec![Part::new(0, code.to_vec(), len, (false, true))],
             bindings: Vec::new(),
             names: Vec::new(),
@@ -221,6 +224,11 @@ impl Graft {
     /// What it is called.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The file that it is from, if that is one.
+    pub fn file(&self) -> Option<Image> {
+        Image::parse(self.bytes.clone(), &*self.name).ok()
     }
 
     /// How many bytes it takes up: whole pages.

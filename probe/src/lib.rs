@@ -27,6 +27,7 @@ mod select;
 #[cfg(test)]
 mod testing;
 
+pub use arch::emit::can_be_kept;
 pub use arch::snippet::{
     Field, HISTOGRAM_WORDS, LONGEST_RECORD, NoValue, Sink, Value, general_register, record_len,
 };

@@ -61,6 +61,8 @@ pub struct Module<'a> {
     key: u128,
     /// Words of data that lead to moved code, in a process that runs.
     moved_words: Vec<MovedWord>,
+    /// What calls code that stands in for functions, and is returned to.
+    keepers: Vec<Range<Va>>,
 }
 
 impl<'a> Module<'a> {
@@ -162,7 +164,7 @@ impl<'a> Module<'a> {
             board.write(program, to, &mut patches);
         }
         let moved_words = patch_jump_tables(program, &selection, &placement, room, &mut patches)?;
-        let unwind = unwind_tables(program, &lowered.words, &placement, runtime.as_ref());
+        let unwind = unwind_tables(program, plan, &lowered.words, &placement, runtime.as_ref());
         let unwind = match room.is_running() {
             true => unwind,
             false => name_moved(program, &placement, unwind, &mut patches),
@@ -171,6 +173,8 @@ impl<'a> Module<'a> {
         patches.dedup_by(|a, b| a.at == b.at && a.new == b.new); // entries that two tables share
 
         let starts: Vec<Va> = placement.pieces.iter().map(|p| p.at).collect();
+        let keeper = |(at, made): &(Va, emit::Keeping)| *at..at.plus(made.code.len() as u64);
+        let keepers = placement.keepers.iter().map(keeper).collect();
         let Placement { counters, tables, moved, started, .. } = placement;
         let Selection { not_moved, springboards, .. } = selection;
         let Lowered { words, stub_calls, .. } = lowered;
@@ -186,6 +190,7 @@ impl<'a> Module<'a> {
             new: NewSegments { counters, text, tables, unwind, notes: None },
             key,
             moved_words,
+            keepers,
         })
     }
 
@@ -286,7 +291,7 @@ impl<'a> Module<'a> {
             old_at: old_at.0,
             words: self.moved_words.clone(),
             insns: running::insns(self.program, &is_moved, &self.code_map, (old_at, text.at)),
-            routines: self.runtime.as_ref().map_or_else(Vec::new, |r| running::routines(r, text.at)),
+            routines: running::routines(self.runtime.as_ref(), &self.keepers, text.at),
             taken_over: self.runtime.as_ref().map(|r| r.taken_over.0),
             boards: running::boards(&self.springboards, old_at),
             n_moved: self.program.func_ids().filter(|id| is_moved(*id)).count() as u64,
@@ -391,6 +396,7 @@ fn patch_jump_tables(
 /// The unwind tables of moved code.
 fn unwind_tables(
     program: &Program,
+    plan: &Plan,
     words: &Words,
     placement: &Placement<'_>,
     runtime: Option<&Runtime>,
@@ -398,7 +404,10 @@ fn unwind_tables(
     let at = placement.tables.plus(PAGE);
     let counts_indirect = words.indirect_calls.as_ref().is_some_and(|c| !c.sites.is_empty());
     let direct = placement.plt_direct.range();
-    unwind::build(&program.image, &placement.pieces, runtime, counts_indirect, direct, at)
+    let keepers = placement.keepers.iter().zip(&plan.replaced).filter(|one| !one.1.keeps.is_empty());
+    let keepers = keepers.map(|((at, made), _)| (*at..at.plus(made.code.len() as u64), &made.row[..]));
+    let called = direct.map(|code| (code, &[][..])).into_iter().chain(keepers).collect();
+    unwind::build(&program.image, &placement.pieces, runtime, counts_indirect, called, at)
 }
 
 /// Puts names for moved code behind its unwind tables, which the dynamic section is to lead to.

@@ -13,6 +13,7 @@
 
 use crate::arch::snippet::{Field, HISTOGRAM_WORDS, NoValue, Sink, Value};
 use crate::not_moved::NotMoved;
+use program::arch::RegSet;
 use program::{BlockId, EdgeId, FuncId, Va};
 
 /// A place in a program, or several that belong together.
@@ -153,6 +154,9 @@ pub struct Replaced {
     pub func: FuncId,
     /// gets here.
     pub to: Va,
+    /// What is kept through that: what callers may know that the function leaves alone, and what stands in
+    /// for it does not (`-fipa-ra` of gcc).
+    pub keeps: RegSet,
 }
 
 /// A direct call that is counted by itself.

@@ -58,6 +58,8 @@ pub struct UndoneView {
     pub function: String,
     /// Why something of ours is in the process still.
     pub left: Option<String>,
+    /// What stays of what stood in for it, for good, and why: the process may have kept where that is.
+    pub stays: Option<String>,
 }
 
 impl View for ReplaceView {
@@ -74,8 +76,11 @@ impl View for ReplaceView {
         let stopped = self.pause_us.map(|us| format!("; its threads stood still for {us} µs"));
         let stopped = stopped.unwrap_or_default();
         let pid = self.pid;
-        if let Some(UndoneView { function, left }) = &self.undone {
+        if let Some(UndoneView { function, left, stays }) = &self.undone {
             writeln!(w, "{function} of process {pid} is as it was{stopped}")?;
+            if let Some(stays) = stays {
+                writeln!(w, "what stood in for it stays in the process: {stays}")?;
+            }
             return match left {
                 Some(left) => writeln!(w, "what stood in for it is in the process still: {left}"),
                 None => Ok(()),

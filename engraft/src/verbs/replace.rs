@@ -116,7 +116,7 @@ fn undo(args: &Args, pid: i32, function: &str) -> anyhow::Result<Answer> {
     let given = attach::rescue(pid).map_err(hinted)?;
     let is_whole = given.left.is_none();
     let view = ReplaceView {
-        undone: Some(UndoneView { function: one.function.clone(), left: given.left }),
+        undone: Some(UndoneView { function: one.function.clone(), left: given.left, stays: given.stays }),
         pause_us: Some(micros(given.stopped.pause)),
         ..ReplaceView::of(pid)
     };

@@ -3,7 +3,7 @@
 
 mod elsewhere;
 mod kept;
-mod server;
+pub mod server;
 mod several;
 mod shown;
 mod streams;

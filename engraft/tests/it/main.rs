@@ -41,6 +41,7 @@ mod prototypes;
 mod query;
 mod random;
 mod recordings;
+mod replace;
 mod report;
 mod restartable;
 mod rows;

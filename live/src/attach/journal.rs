@@ -33,6 +33,8 @@ const N_ROWS: usize = 1000;
 const MOST: u64 = 1 << 32;
 /// The bit of the length that says that all is as it was, but for what is mapped.
 const IS_BACK: u64 = 1 << 63;
+/// The bit that says that code of other files is unmapped, or stays for good.
+const GRAFTS_GONE: u64 = 1 << 62;
 
 /// What was, or is to be, put into a process.
 #[derive(Serialize, Deserialize)]
@@ -296,7 +298,7 @@ impl Journal {
             Ok(MAGIC) => {}
             Ok(_) => return Err(damaged()),
         }
-        let len = stopped.word(LiveVa(LENGTH))? & !IS_BACK;
+        let len = stopped.word(LiveVa(LENGTH))? & !(IS_BACK | GRAFTS_GONE);
         if len == 0 {
             return Ok(None);
         }
@@ -316,6 +318,27 @@ impl Journal {
 pub(super) fn set_back(helper: &Stopped) -> Result<(), AttachError> {
     let len = helper.word(LiveVa(LENGTH))?;
     Ok(helper.write(LiveVa(LENGTH), &(len | IS_BACK).to_le_bytes())?)
+}
+
+/// Says that code of other files is about to be unmapped: should we die now, some of it stays, for what comes
+/// to be there later is the program's.
+///
+/// # Errors
+/// If it cannot be written.
+pub(super) fn set_grafts_gone(helper: &Stopped) -> Result<(), AttachError> {
+    let len = helper.word(LiveVa(LENGTH))?;
+    Ok(helper.write(LiveVa(LENGTH), &(len | GRAFTS_GONE).to_le_bytes())?)
+}
+
+/// Whether somebody has said so.
+pub(super) fn are_grafts_gone(stopped: &Stopped) -> bool {
+    stopped.word(LiveVa(LENGTH)).is_ok_and(|len| len & GRAFTS_GONE != 0)
+}
+
+/// Whether the moved code of `module` is mapped still: it goes in one call with its counters.
+pub(super) fn is_text_mapped(mappings: &[Mapping], module: &PutIn) -> bool {
+    let start = LiveVa(module.text().start);
+    mappings.iter().any(|m| m.range.contains(&start) && m.path.as_deref() == Some(Path::new(CODE)))
 }
 
 /// Whether somebody has said so.

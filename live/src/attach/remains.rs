@@ -18,7 +18,7 @@ use nix::unistd::Pid;
 use probe::arch::shared::{ARENA, FINDER, FINDER_LEN, JOURNAL};
 use program::LiveVa;
 use std::fmt;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
 /// Something that leads to moved code.
 #[derive(Clone, Copy, Debug)]
@@ -89,7 +89,7 @@ impl Ranges<'_> {
     fn has(&self, word: u64) -> bool {
         let is_of = |word: u64| {
             self.is_stack && ((FINDER..FINDER + FINDER_LEN).contains(&word) || is_found(self.modules, word))
-                || self.grafts.iter().any(|graft| graft.contains(word))
+                || self.is_stack && self.grafts.iter().any(|graft| graft.code.contains(&word))
                 || self.hull.contains(&word) && self.modules.iter().any(|module| may_be_kept(module, word))
         };
         is_of(word) || is_of(word.rotate_right(TURN) ^ self.guard)
@@ -278,6 +278,19 @@ pub(super) struct Known {
     pub(super) idle_stacks: Vec<Range<u64>>,
 }
 
+impl Known {
+    /// Nothing: all of a process's memory may be kept.
+    pub(super) fn nothing() -> Known {
+        Known {
+            threads: Vec::new(),
+            stacks: Vec::new(),
+            is_first_stack_dead: false,
+            thread_pointer: 0,
+            idle_stacks: Vec::new(),
+        }
+    }
+}
+
 /// What is known of `threads`, which have this `kept`.
 pub(super) fn known(mappings: &[Mapping], threads: &Threads, kept: &Kept) -> Known {
     let is_on_stack = |sp: &u64| {
@@ -345,13 +358,53 @@ pub(super) fn in_memory(
     journal: &Journal,
     known: &Known,
 ) -> Result<(Option<Held>, Vec<LiveVa>), AttachError> {
-    let Known { threads, stacks, thread_pointer, idle_stacks, .. } = known;
+    let mut ranges = Ranges::of(journal, stopped, known.thread_pointer);
+    ranges.is_stack = false;
+    let (mut held, mut contexts) = (None, Vec::new());
+    all_memory(stopped, journal, known, |bytes, at| {
+        for found in ranges.all_in(bytes, at) {
+            held.get_or_insert(Held::Word(found.0));
+            let is_context = old_return_kept(&journal.modules, found.1, ranges.guard).is_some();
+            if !is_context || contexts.len() == MOST_CONTEXTS {
+                return ControlFlow::Break(());
+            }
+            contexts.push(found.0);
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok((held, contexts))
+}
+
+/// The first word in all memory that the process may write that leads to code of other files which was put
+/// into it, or to data of that: somebody may have kept it.
+pub(super) fn of_grafts(
+    stopped: &Stopped,
+    journal: &Journal,
+    known: &Known,
+) -> Result<Option<LiveVa>, AttachError> {
+    let mut found = None;
+    all_memory(stopped, journal, known, |bytes, at| {
+        let words = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
+        let is_one = |(_, word): &(u64, u64)| journal.grafts.iter().any(|graft| graft.contains(*word));
+        found = (at..).step_by(8).zip(words).find(is_one).map(|(at, _)| LiveVa(at));
+        found.map_or(ControlFlow::Continue(()), |_| ControlFlow::Break(()))
+    })?;
+    Ok(found)
+}
+
+/// Shows whoever is `looking` all memory that the process may write and that is not ours, in pieces, each
+/// with where it is; but what is kept nowhere, and what ld.so knows of us, which is taken away last.
+fn all_memory(
+    stopped: &Stopped,
+    journal: &Journal,
+    known: &Known,
+    mut looking: impl FnMut(&[u8], u64) -> ControlFlow<()>,
+) -> Result<(), AttachError> {
+    let Known { threads, stacks, idle_stacks, .. } = known;
     // The C library knows them by their numbers where the process is.
     let own = |tid: &Pid| own_number(tid.as_raw()).map_or(*tid, |(_, own)| Pid::from_raw(own));
     let threads: &Vec<Pid> = &threads.iter().map(own).collect();
     let Journal { modules, linker, grafts, .. } = journal;
-    let mut ranges = Ranges::of(journal, stopped, *thread_pointer);
-    ranges.is_stack = false;
     let is_ours = |m: &Range<LiveVa>| {
         (JOURNAL..ARENA + (1 << 44)).contains(&m.start.0)
             || grafts.iter().any(|graft| graft.contains(m.start.0))
@@ -361,12 +414,11 @@ pub(super) fn in_memory(
                 own.contains(&m.start.0)
             })
     };
-    let (mut held, mut contexts) = (None, Vec::new());
     let mut bytes = vec![0; PIECE];
     for mapping in stopped.mappings()?.into_iter().filter(|m| m.writable && !is_ours(&m.range)) {
         let mut at = mapping.range.start.0 + dead_part(stopped, &mapping, threads, known);
-        if let Some(sp) = stacks.iter().find(|sp| (mapping.range.start.0..mapping.range.end.0).contains(*sp))
-        {
+        let range = mapping.range.start.0..mapping.range.end.0;
+        if let Some(sp) = stacks.iter().find(|sp| range.contains(*sp)) {
             at = at.max(sp / 8 * 8);
         }
         while at < mapping.range.end.0 {
@@ -376,23 +428,16 @@ pub(super) fn in_memory(
             if stopped.read(LiveVa(at), piece).is_err() {
                 break;
             }
-            // What ld.so knows of us is taken away last.
             let of_linker = linker.iter().map(|word| word.at / 8 * 8..word.at / 8 * 8 + 8);
             for range in of_linker.chain(idle_stacks.iter().cloned()) {
                 let place = |to: u64| usize::try_from(to.saturating_sub(at)).unwrap_or(len).min(len);
                 piece[place(range.start)..place(range.end)].fill(0);
             }
-            for found in ranges.all_in(piece, at) {
-                held.get_or_insert(Held::Word(found.0));
-                if old_return_kept(modules, found.1, ranges.guard).is_none()
-                    || contexts.len() == MOST_CONTEXTS
-                {
-                    return Ok((held, contexts));
-                }
-                contexts.push(found.0);
+            if looking(piece, at).is_break() {
+                return Ok(());
             }
             at += len as u64;
         }
     }
-    Ok((held, contexts))
+    Ok(())
 }

@@ -6,7 +6,7 @@ use super::handlers::{Frame, handlers_codes};
 use super::helper::{Helper, forget_code, idle_signal_stacks};
 use super::journal::{self, Journal, PutIn, Text};
 use super::pointers::{self, Back};
-use super::remains::{self, Held};
+use super::remains::{self, Held, Known};
 use super::stacks::Kept;
 use super::texts::{Copies, data_writes, map_file, own_pages, table_pages};
 use super::threads::Threads;
@@ -41,8 +41,8 @@ pub(super) fn take_out(
     let helper = Helper::start(pid, max_pause)?;
     let done = journal::open_again(&helper).and_then(|()| match journal {
         Some(journal) if journal::is_back(&helper) => {
-            let left = unmap(pid, &helper, journal)?;
-            Ok(GivenBack { left: left.map(|held| held.to_string()), ..GivenBack::default() })
+            let (left, stays) = unmap(pid, &helper, journal, &Known::nothing())?;
+            Ok(GivenBack { left: left.map(|held| held.to_string()), stays, ..GivenBack::default() })
         }
         Some(journal) => give_back(pid, &helper, journal),
         None => journal::take_away_all(&helper).map(|()| GivenBack::default()),
@@ -125,12 +125,15 @@ pub(super) fn give_back(pid: Pid, helper: &Helper, journal: &Journal) -> Result<
     let n_threads = threads.all.len();
     let stopped = Stop { n_threads, n_inside, pause: threads.go_on() };
     drop((hand, second));
-    let (mut left, longest_look) = wait_for_all(pid, helper, journal, &mut leading, &codes)?;
-    if left.is_none() {
-        journal::set_back(helper)?;
-        left = unmap(pid, helper, journal)?;
-    }
-    Ok(GivenBack { stopped, longest_look, left: left.map(|held| held.to_string()) })
+    let (waited, longest_look) = wait_for_all(pid, helper, journal, &mut leading, &codes)?;
+    let (left, stays) = match waited {
+        Ok(known) => {
+            journal::set_back(helper)?;
+            unmap(pid, helper, journal, &known)?
+        }
+        Err(held) => (Some(held), None),
+    };
+    Ok(GivenBack { stopped, longest_look, left: left.map(|held| held.to_string()), stays })
 }
 
 /// Copies of moved code that lead back to old code, not in place yet.
@@ -238,15 +241,15 @@ fn take_handlers_back(
     Ok(left)
 }
 
-/// Waits until nobody needs moved code any more; who does, if somebody still does after a while, and the
-/// longest stop in which it was looked.
+/// Waits until nobody needs moved code any more; what is known then, or who does, if somebody still does
+/// after a while; and the longest stop in which it was looked.
 fn wait_for_all(
     pid: Pid,
     helper: &Helper,
     journal: &Journal,
     leading: &mut LeadingBack<'_>,
     codes: &[u64],
-) -> Result<(Option<Held>, Duration), AttachError> {
+) -> Result<(Result<Known, Held>, Duration), AttachError> {
     let modules = &journal.modules;
     let until = Instant::now() + PATIENCE;
     let (mut longest, mut nap) = (Duration::ZERO, NAP);
@@ -285,8 +288,10 @@ fn wait_for_all(
                 held
             }
         };
-        if held.is_none() || Instant::now() >= until {
-            return Ok((held, longest));
+        match held {
+            None => return Ok((Ok(known), longest)),
+            Some(held) if Instant::now() >= until => return Ok((Err(held), longest)),
+            Some(_) => {}
         }
         std::thread::park_timeout(nap.min(until.saturating_duration_since(Instant::now())));
         nap *= 2;
@@ -343,14 +348,22 @@ fn give_tables_back(helper: &Helper, mappings: &[Mapping], module: &PutIn) -> Re
     Ok(())
 }
 
-/// Unmaps all that is ours but the helper's code, the journal last; nothing, if somebody is still in it.
-fn unmap(pid: Pid, helper: &Helper, journal: &Journal) -> Result<Option<Held>, AttachError> {
+/// Unmaps all that is ours but the helper's code, the journal last; nothing, if somebody is still in it. What
+/// was put in of other files stays, if a word may lead there: which one.
+fn unmap(
+    pid: Pid,
+    helper: &Helper,
+    journal: &Journal,
+    known: &Known,
+) -> Result<(Option<Held>, Option<String>), AttachError> {
     journal.linker.iter().rev().try_for_each(|word| word.unmake(helper))?;
     if !journal.linker.is_empty()
         && let Some(held) = wait_for_lookups(pid, helper, journal)?
     {
-        return Ok(Some(held));
+        return Ok((Some(held), None));
     }
+    // Whoever was killed may have unmapped some of it, and the program have something of its own there by
+    // now.
     let mappings = helper.mappings()?;
     for module in &journal.modules {
         if module.is_loaded(helper) {
@@ -358,18 +371,44 @@ fn unmap(pid: Pid, helper: &Helper, journal: &Journal) -> Result<Option<Held>, A
         }
         let segments = &module.segments;
         let home = module.live(segments.counters_at);
-        helper.unmap(LiveVa(home), module.text().end.next_multiple_of(PAGE) - home)?;
+        let end = module.text().end.next_multiple_of(PAGE);
+        if journal::is_text_mapped(&mappings, module) {
+            helper.unmap(LiveVa(home), end - home)?;
+        }
         let tables = module.tables();
-        if !tables.is_empty() {
-            helper.unmap(LiveVa(tables.start), tables.end.next_multiple_of(PAGE) - tables.start)?;
+        let tables = LiveVa(tables.start)..LiveVa(tables.end.next_multiple_of(PAGE));
+        let is_ours = |m: &Mapping| {
+            let is_within = m.range.start <= tables.start && tables.end <= m.range.end;
+            is_within && !m.writable && !m.executable && m.path.is_none() && m.name.is_none()
+        };
+        if mappings.iter().any(is_ours) {
+            helper.unmap(tables.start, tables.end.0 - tables.start.0)?;
         }
     }
-    for (at, len) in journal.grafts.iter().flat_map(|graft| &graft.mapped) {
+    if journal::are_grafts_gone(helper) {
+        return finish(helper, None);
+    }
+    let mapped = || journal.grafts.iter().flat_map(|graft| &graft.mapped);
+    let used = match journal.grafts.is_empty() {
+        true => None,
+        false => remains::of_grafts(helper, journal, known)?,
+    };
+    let stays = used.map(|at| {
+        let sum: u64 = mapped().map(|(_, len)| len).sum();
+        format!("{} kB of it, since the word at {at} may lead there", sum / 1024)
+    });
+    journal::set_grafts_gone(helper)?;
+    for (at, len) in mapped().filter(|_| used.is_none()) {
         helper.unmap(LiveVa(*at), *len)?;
     }
+    finish(helper, stays)
+}
+
+/// Unmaps the rest, which is where nothing of a program's own is, the journal last.
+fn finish(helper: &Helper, stays: Option<String>) -> Result<(Option<Held>, Option<String>), AttachError> {
     journal::take_away_named(helper)?;
     helper.unmap(LiveVa(FINDER), FINDER_LEN)?;
     helper.unmap(LiveVa(PROCESS), Process::LEN)?;
     journal::take_away(helper)?;
-    Ok(None)
+    Ok((None, stays))
 }

@@ -38,7 +38,8 @@ impl Graft {
         if has_constructors(&image) {
             return Err(GraftError::Constructors { name: name.to_owned() });
         }
-        let mut graft = Graft { parts: parts(&file, &not_one)?, ..Graft::of_code(name, &[]) };
+        let parts = parts(&file, &not_one)?;
+        let mut graft = Graft { parts, bytes: bytes.to_vec(), ..Graft::of_code(name, &[]) };
         // What it relocates by itself, packed ones too.
         for relocation in &image.relocations {
             if let RelocationTo::Address(to) = relocation.to {

@@ -16,6 +16,7 @@ use program::arch::{ControlFlow, Decoder};
 use program::{FuncId, Program, Va};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
 
 /// A word of data that the linker has relocated, and that is to lead elsewhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -157,11 +158,15 @@ impl Running {
 const JUMP: u32 = crate::arch::emit::JUMP.len() as u32;
 const JUMP_LEN: usize = crate::arch::emit::JUMP.len();
 
-/// What of `runtime` may be returned to, as distances from `text_at`.
-pub fn routines(runtime: &Runtime, text_at: Va) -> Vec<(u32, u32)> {
+/// What of `runtime`, and of the `keepers`, may be returned to, as distances from `text_at`.
+pub fn routines(runtime: Option<&Runtime>, keepers: &[Range<Va>], text_at: Va) -> Vec<(u32, u32)> {
     let distance = |at: Va| u32::try_from(at.since(text_at)).unwrap_or(u32::MAX);
-    let signalled = distance(runtime.signalled);
-    vec![(signalled, signalled.saturating_add(1)), (distance(runtime.last.start), distance(runtime.last.end))]
+    let of_runtime = runtime.into_iter().flat_map(|runtime| {
+        let signalled = distance(runtime.signalled);
+        [(signalled, signalled.saturating_add(1)), (distance(runtime.last.start), distance(runtime.last.end))]
+    });
+    let keepers = keepers.iter().map(|range| (distance(range.start), distance(range.end)));
+    of_runtime.chain(keepers).collect()
 }
 
 /// Where springboards stand, as distances from `old_at`.

@@ -42,13 +42,14 @@ pub struct Unwind {
 
 /// Builds the tables that stand at `at`; `pieces` are sorted by old address; `runtime` has what signal
 /// handlers return to, what calls something when the program ends, and, if these are counted, what indirect
-/// calls go through; `plt_direct` is called as functions are, and leaves the stack as it is.
+/// calls go through; `called` is code of ours that is called as functions are, with what it does to the
+/// stack.
 pub fn build(
     image: &Image,
     pieces: &[Placed<'_>],
     runtime: Option<&Runtime>,
     counts_indirect_calls: bool,
-    plt_direct: Option<Range<Va>>,
+    called: Vec<(Range<Va>, &[u8])>,
     at: Va,
 ) -> Unwind {
     let tables = image.unwind_tables();
@@ -64,7 +65,7 @@ pub fn build(
         rows.take_over(*base, bytes);
     }
     if !tables.is_empty() {
-        rows.add_ours(runtime, counts_indirect_calls, plt_direct);
+        rows.add_ours(runtime, counts_indirect_calls, called);
     }
     rows.finish(at, tables.first().map(|t| t.0))
 }
@@ -160,7 +161,7 @@ impl Rows<'_> {
         &mut self,
         runtime: Option<&Runtime>,
         counts_indirect_calls: bool,
-        plt_direct: Option<Range<Va>>,
+        called: Vec<(Range<Va>, &[u8])>,
     ) {
         if let Some(runtime) = runtime {
             let start = Va(runtime.signalled.0.wrapping_sub(1));
@@ -172,8 +173,8 @@ impl Rows<'_> {
             let code = runtime.callee..runtime.callee.plus(len);
             self.new.push((code.start, self.writer.called(&code, &own)));
         }
-        if let Some(code) = plt_direct {
-            self.new.push((code.start, self.writer.called(&code, &[])));
+        for (code, own) in called {
+            self.new.push((code.start, self.writer.called(&code, own)));
         }
     }
 

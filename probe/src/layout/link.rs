@@ -51,6 +51,12 @@ impl Text {
                 text.put(at, &routine.code);
             }
         }
+        for ((at, made), replaced) in placement.keepers.iter().zip(&plan.replaced) {
+            if !replaced.keeps.is_empty() {
+                let room = text.put(*at, &made.code);
+                set_distance(room, made.call, replaced.to.since(at.plus(made.call as u64 + 4)));
+            }
+        }
         text
     }
 

@@ -3,6 +3,7 @@
 //! Not here: the code's bytes (`link`), the tables' (`image`).
 
 use crate::arch::Runtime;
+use crate::arch::emit::{Keeping, keeping};
 use crate::arch::shared::{HomePage, PAGE};
 use crate::code::Side;
 use crate::error::RewriteError;
@@ -72,6 +73,9 @@ pub struct Placement<'a> {
     pub text: Range<Va>,
     /// The routine of each of the plan's probes.
     pub routines: Vec<Va>,
+    /// What calls the code that stands in for each of the plan's functions, and keeps registers for its
+    /// callers.
+    pub keepers: Vec<(Va, Keeping)>,
     /// Stubs of ours for functions of the module's own.
     pub plt_direct: PltDirect,
     /// The tables, behind all code.
@@ -124,8 +128,11 @@ impl<'a> Placement<'a> {
             .collect();
         moved.sort_unstable();
         let mut sides = sides(&placed);
-        let entry = |replaced: &Replaced| program.function(replaced.func).entry;
-        sides.extend(plan.replaced.iter().map(|replaced| ((entry(replaced), Side::Outside), replaced.to)));
+        let keepers = keepers(plan, &mut at);
+        for (replaced, (keeper, _)) in plan.replaced.iter().zip(&keepers) {
+            let to = if replaced.keeps.is_empty() { replaced.to } else { *keeper };
+            sides.insert((program.function(replaced.func).entry, Side::Outside), to);
+        }
         let plt_direct = PltDirect::find(program, line_up(at), |old| outside(&sides, &moved, old));
         let text = text_at..plt_direct.end();
         // Behind the code: what gives a thread its area, and a check for every entry from outside.
@@ -142,7 +149,18 @@ impl<'a> Placement<'a> {
         if span > REACH {
             return Err(RewriteError::NoSpace { name: program.image.name.clone(), end: tables });
         }
-        Ok(Placement { pieces: placed, counters, started, text, routines, plt_direct, tables, moved, sides })
+        Ok(Placement {
+            pieces: placed,
+            counters,
+            started,
+            text,
+            routines,
+            keepers,
+            plt_direct,
+            tables,
+            moved,
+            sides,
+        })
     }
 
     /// Where the block that was at `old` is, for who is in its function already.
@@ -204,6 +222,19 @@ fn counters_at(program: &Program, room: Room, n_words: u64, pieces: &[Piece]) ->
         true => Va((0x7000_0000 - need.min(0x6000_0000)).max(page_up(end).0)),
         false => Va((first.0 & !(PAGE - 1)).wrapping_sub(need)),
     }
+}
+
+/// What calls the code that stands in for each replaced function, from `at` on, which is moved behind them;
+/// nothing, where no register is kept.
+fn keepers(plan: &Plan, at: &mut Va) -> Vec<(Va, Keeping)> {
+    let place = |replaced: &Replaced| {
+        let (start, made) = (line_up(*at), keeping(replaced.keeps));
+        if !replaced.keeps.is_empty() {
+            *at = start.plus(made.code.len() as u64);
+        }
+        (start, made)
+    };
+    plan.replaced.iter().map(place).collect()
 }
 
 /// Where the routine of each probe stands, from `at` on, which is moved behind them.

@@ -135,6 +135,11 @@ impl Conventions {
         Conventions { functions: Vec::new(), system_v: is_system_v(program) }
     }
 
+    /// What `func`, or what it calls, writes: all else is after a call of it as it was.
+    pub fn clobbers(&self, func: FuncId) -> RegSet {
+        self.of(func).clobbers
+    }
+
     fn of(&self, func: FuncId) -> Convention {
         self.functions.get(func.index()).copied().unwrap_or(Convention::UNKNOWN)
     }

@@ -129,6 +129,18 @@ impl Reg {
         Reg(number)
     }
 
+    /// Vector register `number`, 0 to 31: its low 16 bytes.
+    pub const fn vector(number: u8) -> Reg {
+        assert!(number < 32);
+        Reg(Reg::VECTOR_BASE + number)
+    }
+
+    /// What vector register `number` has above its low 16 bytes.
+    pub const fn upper(number: u8) -> Reg {
+        assert!(number < 32);
+        Reg(Reg::UPPER_BASE + number)
+    }
+
     /// The register's class.
     pub fn class(self) -> RegClass {
         match self.0 {

@@ -19,7 +19,9 @@ use live::attach::{self, AttachError, Entered, Part, Stop};
 use meanings::Meanings;
 use probe::graft::{Graft, GraftError, Grafted, Meaning};
 use probe::{Module, NotMoved, Plan, Replaced, RewriteError, Room, Running, Segments};
-use program::{Bias, FuncId, LiveVa, Program, Va};
+use program::arch::{EffectsOf, Reg, RegSet, abi};
+use program::{Bias, Call, Callee, Conventions, FuncId, LiveVa, Program, Va};
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -52,6 +54,16 @@ pub enum ReplaceError {
     /// The new code cannot be used.
     #[error(transparent)]
     Graft(#[from] GraftError),
+    /// What its callers keep in registers cannot be kept for them.
+    #[error(
+        "{function} cannot be replaced: its callers keep values in registers that it leaves alone, and {why}"
+    )]
+    Keeps {
+        /// The function.
+        function: String,
+        /// Why they cannot be kept.
+        why: &'static str,
+    },
     /// The new code has no such function.
     #[error("{name} defines no function {symbol}")]
     NoSymbol {
@@ -77,6 +89,10 @@ impl ReplaceError {
             ReplaceError::NoSymbol { .. } => {
                 Some("`nm -D` lists what it defines; in C++, names are mangled".into())
             }
+            ReplaceError::Keeps { .. } => Some(
+                "have the new code change no more registers: compile it with -mno-avx, or without calls"
+                    .into(),
+            ),
             ReplaceError::Stays { why: NotMoved::NoRoom, .. } => {
                 Some("replace those that call it: it is too short for a jump to be written over it".into())
             }
@@ -200,7 +216,8 @@ impl Replacement {
         let at = LiveVa(room.start);
         let to = LiveVa(at.0 + offset);
         let rest = at.0 + graft.len_bytes().next_multiple_of(PAGE) + PAGE;
-        let replaced = Replaced { func, to: bias.to_image(to) };
+        let keeps = kept(program, func, graft, Va(offset))?;
+        let replaced = Replaced { func, to: bias.to_image(to), keeps };
         let plan = Plan { replaced: vec![replaced], ..Plan::NULL };
         let made = Module::build(program, &plan, Room::Running(bias.to_image(LiveVa(rest))))?;
         let Some(original) = made.original(func) else {
@@ -245,6 +262,55 @@ impl Replacement {
         let entered = Entered::new(self.pid, self.max_pause)?;
         Ok(entered.replace(&[part], std::slice::from_ref(&self.grafted), &what)?)
     }
+}
+
+/// What must be kept for callers of `func` in `program` when the code at `new` of `graft` stands in for it.
+/// Compilers know which registers a function of the same file leaves alone, and keep values there.
+fn kept(program: &Program, func: FuncId, graft: &Graft, new: Va) -> Result<RegSet, ReplaceError> {
+    let calls_it =
+        |call: &&Call| call.callee == Callee::Function(func) && program.block(call.block).func != func;
+    if !program.calls.iter().any(|call| calls_it(&call)) {
+        return Ok(RegSet::EMPTY);
+    }
+    let changed = graft.file().map_or(abi::ALL, |image| {
+        let file = Program::analyze_code(image);
+        let of = |func| Conventions::compute(&file).0.clobbers(func);
+        file.function_at(new).map_or(abi::ALL, of)
+    });
+    let left_alone = abi::CALLER_SAVED.minus(abi::FLAGS).minus(results());
+    let left_alone = left_alone.minus(Conventions::compute(program).0.clobbers(func));
+    let keeps = left_alone.both(changed).both(used(program));
+    let refused = |why| ReplaceError::Keeps { function: program.function(func).name(), why };
+    if !probe::can_be_kept().holds(keeps) {
+        return Err(refused("these are wider than what is kept here"));
+    }
+    if !keeps.is_empty() && program.takes_arguments_in_memory(func) {
+        return Err(refused("it has arguments in memory, which new code would look for elsewhere"));
+    }
+    Ok(keeps)
+}
+
+/// Where functions of C return a value that they need not write: what they were given. Where a second one is,
+/// they have written.
+fn results() -> RegSet {
+    let mut set = RegSet::EMPTY;
+    [Reg::general(0), Reg::vector(0), Reg::upper(0)].into_iter().for_each(|reg| set.insert(reg));
+    set
+}
+
+/// All registers that instructions of `program` name.
+fn used(program: &Program) -> RegSet {
+    let of = |func: FuncId| {
+        let mut set = RegSet::EMPTY;
+        let mut effects = EffectsOf::new();
+        for insn in program.function(func).block_ids().flat_map(|block| program.insns(block)) {
+            let effects = effects.effects(&insn);
+            set.add(effects.reads.union(effects.writes));
+        }
+        set
+    };
+    let all: Vec<FuncId> = program.func_ids().collect();
+    all.into_par_iter().map(of).reduce(|| RegSet::EMPTY, RegSet::union)
 }
 
 /// Room for what is new, near the module.

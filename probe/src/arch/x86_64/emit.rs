@@ -10,6 +10,9 @@
 //! Source: Intel SDM vol. 2A, 2.2 (prefixes, REX), 2.2.1.6 (`rip`-relative), and the pages of the
 //! instructions.
 
+mod keeping;
+
+pub use keeping::{Keeping, can_be_kept, keeping};
 use program::arch::{Branch, Reg, RegSet, abi};
 
 /// `jmp` over 32 bits, its offset zero.
