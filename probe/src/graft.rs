@@ -14,6 +14,7 @@
 
 mod library;
 #[cfg(test)]
+#[expect(clippy::indexing_slicing, reason = "a test may panic")]
 mod tests;
 
 use crate::arch::shared::PAGE;
@@ -228,7 +229,7 @@ impl Graft {
 
     /// The file that it is from, if that is one.
     pub fn file(&self) -> Option<Image> {
-        Image::parse(self.bytes.clone(), &*self.name).ok()
+        Image::parse(self.bytes.clone(), &self.name).ok()
     }
 
     /// How many bytes it takes up: whole pages.

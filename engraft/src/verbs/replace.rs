@@ -14,9 +14,8 @@ use views::replace::{ReplaceView, ReplacedView, UndoneView};
 /// Run as tests.
 const EXAMPLES: &str = "\
 Examples:
-  $ engraft replace vecadd --with ./fast.so:vecadd -p 4242
-  $ engraft replace --list -p 4242
-  $ engraft replace vecadd --undo -p 4242";
+  $ engraft replace of_main --with ./fast.so:of_main -p $(pidof server)
+  $ engraft replace --list -p $(pidof server)";
 
 /// Replace a function of a process that runs by code of yours; it stays so when this command has ended
 #[derive(clap::Args, Debug)]

@@ -2,7 +2,7 @@
 //! shown under it.
 
 use crate::needs;
-use crate::run::{callgrind, compile, engraft, folder, looks_like};
+use crate::run::{callgrind, compile, engraft, folder, looks_like, must};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -17,6 +17,7 @@ const VERBS: &[&str] = &[
     "instrument",
     "trace",
     "query",
+    "replace",
     "rescue",
     "cache",
     "doctor",
@@ -34,6 +35,10 @@ fn workplace() -> tempfile::TempDir {
     assert_eq!(carried.code, Some(0), "{}", carried.stderr);
     run(to.path(), "count -q -o old.engraft -- ./old");
     words_trace(to.path());
+    let fast = "long of_main(long n) { return n; }";
+    std::fs::write(to.path().join("fast.c"), fast).expect("written");
+    let mut gcc = Command::new("gcc");
+    must(gcc.current_dir(to.path()).args(["-O2", "-shared", "-fPIC", "-o", "fast.so", "fast.c"]));
     std::fs::write(to.path().join("points.plan"), "entry main count\nexit main last rax\n").expect("written");
     to
 }

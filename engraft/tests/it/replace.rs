@@ -30,7 +30,7 @@ fn replace(folder: &Path, server: &Server, rest: &str) -> Ran {
 fn a_function_is_replaced_and_taken_back() {
     needs!("g++", "gcc");
     let place = folder();
-    for flags in ["-O2", "-O2 -no-pie", "-O1 -Wl,-z,lazy -rdynamic"] {
+    for flags in ["-O2", "-O1 -no-pie -Wl,-z,lazy -rdynamic"] {
         let mut server = start(place.path(), flags);
         let mut before = server.memory();
         // What is asked, what stands in for it, the answer meanwhile.

@@ -88,8 +88,12 @@ impl Ranges<'_> {
     /// and letters.
     fn has(&self, word: u64) -> bool {
         let is_of = |word: u64| {
-            self.is_stack && ((FINDER..FINDER + FINDER_LEN).contains(&word) || is_found(self.modules, word))
-                || self.is_stack && self.grafts.iter().any(|graft| graft.code.contains(&word))
+            let is_of_stack = || {
+                (FINDER..FINDER + FINDER_LEN).contains(&word)
+                    || is_found(self.modules, word)
+                    || self.grafts.iter().any(|graft| graft.code.contains(&word))
+            };
+            self.is_stack && is_of_stack()
                 || self.hull.contains(&word) && self.modules.iter().any(|module| may_be_kept(module, word))
         };
         is_of(word) || is_of(word.rotate_right(TURN) ^ self.guard)

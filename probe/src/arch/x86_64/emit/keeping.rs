@@ -121,7 +121,7 @@ fn vector(code: &mut Vec<u8>, opcode: u8, n: u8, is_wide: bool, place: u32) {
         (false, false) => code.push(0x0f),
         (false, true) => code.extend([0x44, 0x0f]),
     }
-    code.extend([opcode, 0x84 | n % 8 << 3, 0x24]);
+    code.extend([opcode, 0x84 | ((n % 8) << 3), 0x24]);
     code.extend(place.to_le_bytes());
 }
 
