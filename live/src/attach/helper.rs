@@ -314,18 +314,28 @@ fn with_thread<T>(
                     continue;
                 }
             }
-            let mut before = way.bytes.clone();
-            lender.read(range.start, &mut before)?;
+            // Others may have something there, if it is no stack alone.
+            let before = match room.is_some_and(|room| room.is_stack) {
+                true => None,
+                false => {
+                    let mut before = way.bytes.clone();
+                    lender.read(range.start, &mut before)?;
+                    Some(before)
+                }
+            };
             let lent = lend(thread, &lender, &way, code).map_err(|err| match Code::find(pid) {
                 Ok(now) if now.call == code.call => err,
                 _ => AttachError::Ended { pid: pid.as_raw() },
             });
             let worked = lent.and_then(|()| work(&lender));
-            // Others may have something there, if it is no stack alone.
-            let _gone = lender.write(range.start, &before);
             // One that is gone handles none.
             let _gone = sys::block_signals(thread.pid, blocked);
             thread.has_worked(lender.take_signals());
+            // Until it has its registers again, it goes home by what is written there, should we die.
+            let settled = threads.settle();
+            if let (Some(before), Ok(())) = (before, &settled) {
+                let _gone = lender.write(range.start, &before);
+            }
             threads.go_on();
             return worked;
         }
