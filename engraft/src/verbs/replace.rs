@@ -165,7 +165,8 @@ fn graft(args: &Args, function: &str) -> anyhow::Result<(Graft, Option<String>)>
     }
 }
 
-/// The function that `asked` names, and its module: of the executable, or the first module that has it.
+/// The function that `asked` names, and its module: of the executable, or the first module that has it. An
+/// address without a module is one of the executable.
 fn found(process: &RunningProgram, asked: &str) -> anyhow::Result<(LoadedModule, program::FuncId)> {
     let module = asked.split_once('!').map(|(module, _)| module);
     let mut first = None;
@@ -174,15 +175,27 @@ fn found(process: &RunningProgram, asked: &str) -> anyhow::Result<(LoadedModule,
         if module.is_some_and(|module| module != name && !name.starts_with(&format!("{module}.so"))) {
             continue;
         }
+        let name = asked.split_once('!').map_or(asked, |(_, name)| name);
+        let is_address = input::address(name).is_some();
+        if is_address && module.is_none() && n > 0 {
+            break;
+        }
         let loaded = process.module(n).map_err(refused);
-        let asked = asked.split_once('!').map_or(asked, |(_, name)| name);
         let func = loaded.and_then(|module| {
-            let func = input::function(&module.program, asked)?;
+            let func = input::function(&module.program, name)?;
             Ok((module, func))
         });
         match func {
             // Stubs have the names of what they call.
-            Ok((module, func)) if module.program.function(func).import.is_some() => {}
+            Ok((module, func)) if module.program.function(func).import.is_some() => {
+                let called = input::spelt(&module.program, func);
+                if is_address {
+                    let what =
+                        format!("{name} of {} is a stub, which calls {called}", module.path().display());
+                    let hint = "name the function itself: it is found in its library";
+                    return Err(Hinted::new(what, hint).into());
+                }
+            }
             Ok(found) => return Ok(found),
             Err(err) => first = first.or(Some(err)),
         }

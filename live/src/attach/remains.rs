@@ -283,6 +283,17 @@ pub(super) struct Known {
 }
 
 impl Known {
+    /// The same, where nothing is kept on these stacks.
+    pub(super) fn without(&self, idle_stacks: Vec<Range<u64>>) -> Known {
+        Known {
+            threads: self.threads.clone(),
+            stacks: self.stacks.clone(),
+            is_first_stack_dead: self.is_first_stack_dead,
+            thread_pointer: self.thread_pointer,
+            idle_stacks,
+        }
+    }
+
     /// Nothing: all of a process's memory may be kept.
     pub(super) fn nothing() -> Known {
         Known {

@@ -391,7 +391,14 @@ fn unmap(
     let mapped = || journal.grafts.iter().flat_map(|graft| &graft.mapped);
     let used = match journal.grafts.is_empty() {
         true => None,
-        false => remains::of_grafts(helper, journal, known)?,
+        false => match remains::of_grafts(helper, journal, known)? {
+            // What signal handlers have left behind is nobody's.
+            Some(_) if !known.threads.is_empty() => {
+                let idle_stacks = idle_signal_stacks(helper, &known.threads)?;
+                remains::of_grafts(helper, journal, &known.without(idle_stacks))?
+            }
+            used => used,
+        },
     };
     let stays = used.map(|at| {
         let sum: u64 = mapped().map(|(_, len)| len).sum();
