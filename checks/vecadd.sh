@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# vecadd.sh: PADRONE's figure 8 (issue 31, row 5). A program adds vectors of 128 doubles, compiled for SSE; while it
-# runs, `engraft replace` puts a version for AVX2 in its place, and takes it back. Prints the time a call before,
-# meanwhile and after (medians of N, 10, rounds of a million calls), and fails if the gain is less than GAIN (1.6), or
-# the time after more than a tenth from that before. The machine should have nothing else to do.
+# vecadd.sh: PADRONE's figure 8 (issue 31, row 5). A program adds vectors of 128 doubles, compiled for SSE;
+# while it runs, `engraft replace` puts a version for AVX2 in its place, and takes it back. Prints the time
+# a call before, meanwhile and after (medians of N, 10, rounds of a million calls), and fails if the gain is
+# less than GAIN (1.6), or the time after more than a tenth from that before. The machine should have
+# nothing else to do.
 set -euo pipefail
 n=${N:-10} gain=${GAIN:-1.6}
 top=$(dirname "$(dirname "$(realpath "$0")")")

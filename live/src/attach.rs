@@ -210,7 +210,7 @@ impl AttachError {
         let remedy = match self {
             AttachError::Look(err) => return err.hint(),
             AttachError::Ended { .. } => "if it is there still, attach to it again",
-            AttachError::Attached { .. } => "wait until he has ended, or end him: `pkill -INT engraft`",
+            AttachError::Attached { .. } => "wait until whoever is attached has ended",
             AttachError::Abandoned { pid } => {
                 return Some(format!("`engraft rescue {pid}` gives it back as it was"));
             }
@@ -220,7 +220,8 @@ impl AttachError {
             AttachError::Changed { .. } => "take it away first: moved code knows nothing of it",
             AttachError::Replaced { pid } => {
                 return Some(format!(
-                    "`engraft replace --list -p {pid}` says which; `engraft replace FUNCTION --undo -p {pid}` takes one back"
+                    "`engraft replace --list -p {pid}` says which; `engraft replace FUNCTION --undo -p {pid}` takes one back, \
+                     and `engraft rescue {pid}` what was in use still then"
                 ));
             }
             AttachError::Traced { .. } => "detach the debugger first: Linux allows one tracer at a time",
@@ -447,13 +448,18 @@ pub fn rescue(pid: i32) -> Result<GivenBack, AttachError> {
     take_out::take_out(pid, Journal::read(pid)?.as_ref(), None)
 }
 
-/// What process `pid` was given by [`Entered::replace`]: its `what`; nothing, if it was not.
+/// What process `pid` was given by [`Entered::replace`]: its `what`, and whether its old code is back;
+/// nothing, if it was not.
 ///
 /// # Errors
 /// If nothing of it can be looked at, or what stands there is damaged.
-pub fn replaced(pid: i32) -> Result<Option<Vec<u8>>, AttachError> {
-    match Journal::read(Pid::from_raw(pid)) {
-        Ok(journal) => Ok(journal.map(|journal| journal.what).filter(|what| !what.is_empty())),
+pub fn replaced(pid: i32) -> Result<Option<(Vec<u8>, bool)>, AttachError> {
+    let pid = Pid::from_raw(pid);
+    match Journal::read(pid) {
+        Ok(journal) => {
+            let what = journal.map(|journal| journal.what).filter(|what| !what.is_empty());
+            Ok(what.map(|what| (what, journal::is_text_back(pid))))
+        }
         Err(AttachError::NothingToUndo { .. }) => Ok(None),
         Err(err) => Err(err),
     }

@@ -49,6 +49,8 @@ pub struct ReplacedView {
     pub original: String,
     /// Since when: seconds since 1970.
     pub since_s: u64,
+    /// Whether the function runs again as it did, though somebody needs the new code still.
+    pub is_taken_back: bool,
 }
 
 /// A function that was taken back.
@@ -66,8 +68,9 @@ impl View for ReplaceView {
     fn table(&self) -> Table {
         let mut table = Table::new(&["function", "module", "at>", "with", "new code>", "original>"]);
         for one in self.replaced.iter().flatten() {
-            let ReplacedView { function, module, at, with, to, original, .. } = one;
-            table.row([function, module, at, with, to, original].map(Clone::clone));
+            let ReplacedView { function, module, at, with, to, original, is_taken_back, .. } = one;
+            let function = if *is_taken_back { format!("{function} (taken back)") } else { function.clone() };
+            table.row([&function, module, at, with, to, original].map(Clone::clone));
         }
         table
     }
@@ -82,7 +85,12 @@ impl View for ReplaceView {
                 writeln!(w, "what stood in for it stays in the process: {stays}")?;
             }
             return match left {
-                Some(left) => writeln!(w, "what stood in for it is in the process still: {left}"),
+                Some(left) => {
+                    writeln!(
+                        w,
+                        "what stood in for it is in the process still: {left}; `engraft rescue {pid}` tries again"
+                    )
+                }
                 None => Ok(()),
             };
         }

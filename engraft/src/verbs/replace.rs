@@ -5,6 +5,8 @@ use crate::output::{Answer, Hinted, Output};
 use anyhow::Context as _;
 use live::attach::{self, AttachError};
 use probe::graft::Graft;
+use program::LiveVa;
+use program::image::{Symbol, SymbolKind};
 use session::{LoadedModule, ReplaceError, Replacement, RunningProgram, Standing, standing};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -65,7 +67,8 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     session::needs_proc()?;
     let (function, pid) = (args.function.as_deref().unwrap_or_default(), args.pid);
     if args.list {
-        let replaced = standing(pid).map_err(hinted)?.iter().map(view).collect();
+        let (all, is_back) = standing(pid).map_err(hinted)?;
+        let replaced = all.iter().map(|one| view(one, is_back)).collect();
         args.output.print(&ReplaceView { replaced: Some(replaced), ..ReplaceView::of(pid) })?;
         return Ok(Answer::Yes);
     }
@@ -78,6 +81,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let made = Replacement::new(&process, &module, func, &graft, symbol.as_deref()).map_err(refused)?;
     let standing = Standing {
         function: input::spelt(&module.program, func),
+        asked: function.to_owned(),
         module: module.path().display().to_string(),
         at: module.program.function(func).entry.0,
         with: graft.name().to_owned(),
@@ -88,7 +92,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     };
     let stopped = made.put_in(std::slice::from_ref(&standing)).map_err(refused)?;
     let view = ReplaceView {
-        replaced: Some(vec![view(&standing)]),
+        replaced: Some(vec![view(&standing, false)]),
         pause_us: Some(micros(stopped.pause)),
         ..ReplaceView::of(pid)
     };
@@ -98,11 +102,13 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
 
 /// Takes `function` of process `pid` back.
 fn undo(args: &Args, pid: i32, function: &str) -> anyhow::Result<Answer> {
-    let all = standing(pid).map_err(hinted)?;
+    let (all, _) = standing(pid).map_err(hinted)?;
     let name = function.split_once('!').map_or(function, |(_, name)| name);
     let address = input::address(name).map(|at| at.0);
     let is_it = |one: &&Standing| {
-        one.function == name || one.function.split('(').next() == Some(name) || Some(one.at) == address
+        let asked = one.asked.split_once('!').map_or(&*one.asked, |(_, name)| name);
+        [one.function.as_str(), one.function.split('(').next().unwrap_or_default(), asked].contains(&name)
+            || Some(one.at) == address
     };
     let Some(one) = all.iter().find(is_it) else {
         let names: Vec<&str> = all.iter().map(|one| &*one.function).collect();
@@ -123,16 +129,32 @@ fn undo(args: &Args, pid: i32, function: &str) -> anyhow::Result<Answer> {
     Ok(if is_whole { Answer::Yes } else { Answer::No })
 }
 
+/// No larger file is read.
+const MOST: u64 = 256 << 20;
+
+/// What a file that somebody named holds.
+fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
+    let cannot = || format!("cannot read {}", path.display());
+    let about = std::fs::metadata(path).with_context(cannot)?;
+    anyhow::ensure!(about.is_file(), "{} is no regular file", path.display());
+    anyhow::ensure!(about.len() > 0, "{} is empty", path.display());
+    anyhow::ensure!(about.len() <= MOST, "{} is larger than {} MB", path.display(), MOST >> 20);
+    std::fs::read(path).with_context(cannot)
+}
+
+/// The path as it means the same elsewhere and later.
+fn whole(path: &Path) -> String {
+    std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()).display().to_string()
+}
+
 /// What is to stand in for `function`, and which function of that.
 fn graft(args: &Args, function: &str) -> anyhow::Result<(Graft, Option<String>)> {
-    let read = |path: &Path| std::fs::read(path).with_context(|| format!("cannot read {}", path.display()));
     let own = || function.rsplit_once('!').map_or(function, |(_, name)| name).to_owned();
     if let Some(path) = &args.bytes {
-        return Ok((Graft::of_code(&path.display().to_string(), &read(path)?), None));
+        return Ok((Graft::of_code(&whole(path), &read(path)?), None));
     }
-    let library = |name: &Path, bytes: &[u8]| {
-        Graft::of_library(&name.display().to_string(), bytes).map_err(|err| refused(err.into()))
-    };
+    let library =
+        |name: &Path, bytes: &[u8]| Graft::of_library(&whole(name), bytes).map_err(|err| refused(err.into()));
     if let Some((path, symbol)) = &args.object {
         // Linking is not ours.
         read(path)?;
@@ -165,46 +187,99 @@ fn graft(args: &Args, function: &str) -> anyhow::Result<(Graft, Option<String>)>
     }
 }
 
-/// The function that `asked` names, and its module: of the executable, or the first module that has it. An
-/// address without a module is one of the executable.
-fn found(process: &RunningProgram, asked: &str) -> anyhow::Result<(LoadedModule, program::FuncId)> {
-    let module = asked.split_once('!').map(|(module, _)| module);
+/// The function that `asked` names, and its module: one of the executable; else what the process uses under
+/// that name of its libraries; else the first that has it. An address without a module is one of the
+/// executable, or of the process (`live:0x…`).
+fn found(process: &RunningProgram, asked: &str) -> anyhow::Result<Found> {
+    let (wanted, name) = asked.split_once('!').map_or((None, asked), |(module, name)| (Some(module), name));
+    if let Some(at) = name.strip_prefix("live:").and_then(input::address) {
+        let at = LiveVa(at.0);
+        let n = process.module_at(at).ok_or_else(|| anyhow::anyhow!("no module of the process has {at}"))?;
+        let module = process.module(n).map_err(refused)?;
+        let func = input::function(&module.program, &module.image(at).to_string())?;
+        return meant(asked, module, func);
+    }
+    let paths: Vec<&Path> = process.module_paths().collect();
+    let is_wanted = |path: &Path| {
+        let file = input::file_name(&path.to_string_lossy());
+        wanted.is_none_or(|wanted| wanted == file || file.starts_with(&format!("{wanted}.so")))
+    };
+    let of = |n: usize| -> anyhow::Result<Option<Found>> {
+        let module = process.module(n).map_err(refused)?;
+        let func = input::function(&module.program, name)?;
+        // Stubs have the names of what they call.
+        Ok(module.program.function(func).import.is_none().then_some((module, func)))
+    };
     let mut first = None;
-    for (n, path) in process.module_paths().enumerate() {
-        let name = input::file_name(&path.to_string_lossy());
-        if module.is_some_and(|module| module != name && !name.starts_with(&format!("{module}.so"))) {
-            continue;
-        }
-        let name = asked.split_once('!').map_or(asked, |(_, name)| name);
-        let is_address = input::address(name).is_some();
-        if is_address && module.is_none() && n > 0 {
-            break;
-        }
-        let loaded = process.module(n).map_err(refused);
-        let func = loaded.and_then(|module| {
-            let func = input::function(&module.program, name)?;
-            Ok((module, func))
-        });
-        match func {
-            // Stubs have the names of what they call.
-            Ok((module, func)) if module.program.function(func).import.is_some() => {
-                let called = input::spelt(&module.program, func);
-                if is_address {
-                    let what =
-                        format!("{name} of {} is a stub, which calls {called}", module.path().display());
-                    let hint = "name the function itself: it is found in its library";
-                    return Err(Hinted::new(what, hint).into());
-                }
+    if paths.first().is_some_and(|path| is_wanted(path)) {
+        match of(0) {
+            Ok(Some((module, func))) => return meant(asked, module, func),
+            Ok(None) if input::address(name).is_some() => {
+                let hint = "name the function that it calls: it is found in its library";
+                return Err(Hinted::new(format!("{name} is a stub for a function of a library"), hint).into());
             }
-            Ok(found) => return Ok(found),
-            Err(err) => first = first.or(Some(err)),
+            Ok(None) => {}
+            Err(err) => first = Some(err),
+        }
+    }
+    if input::address(name).is_some() && wanted.is_none() {
+        return Err(first.unwrap_or_else(|| anyhow::anyhow!("no function of the executable has {name}")));
+    }
+    // Of several versions, and of what a resolver chooses from, the one that it uses.
+    let bound = process.bound(name);
+    if let Ok(at) = bound
+        && let Some(n) = process.module_at(at).filter(|n| paths.get(*n).is_some_and(|path| is_wanted(path)))
+    {
+        let module = process.module(n).map_err(refused)?;
+        if let Some(func) = module.program.function_from(module.image(at)) {
+            return meant(asked, module, func);
+        }
+    }
+    for (n, _) in paths.iter().enumerate().skip(1).filter(|(_, path)| is_wanted(path)) {
+        match of(n) {
+            Ok(Some((module, func))) => return meant(asked, module, func),
+            Ok(None) => {}
+            // Of one module, it says what looks like it.
+            Err(err) if wanted.is_some() => first = first.or(Some(err)),
+            Err(_) => {}
         }
     }
     Err(first.unwrap_or_else(|| {
-        let names = process.module_paths().map(|path| input::file_name(&path.to_string_lossy()));
+        let names = paths.iter().map(|path| input::file_name(&path.to_string_lossy()));
         let hint = format!("its modules are: {}", names.collect::<Vec<_>>().join(", "));
-        Hinted::new(format!("process {} has no module of {asked}", process.pid()), hint).into()
+        Hinted::new(format!("no function of process {} is called {asked}", process.pid()), hint).into()
     }))
+}
+
+/// A function and its module.
+type Found = (LoadedModule, program::FuncId);
+
+/// `func` of `module`, if it is what somebody means by `asked`: a resolver is not the function that it
+/// chooses, and a clone has other arguments than what it is a clone of.
+fn meant(asked: &str, module: LoadedModule, func: program::FuncId) -> anyhow::Result<Found> {
+    const CLONES: [&str; 3] = [".isra.", ".constprop.", ".part."];
+    let function = module.program.function(func);
+    let is_resolver =
+        |symbol: &Symbol| symbol.at == function.entry && symbol.kind == SymbolKind::IndirectFunction;
+    if module.program.image.symbols.iter().any(is_resolver) {
+        let what = format!("{asked} is chosen by a resolver, which nobody in the process has asked yet");
+        let hint =
+            "wait until it was called once, or name what is chosen: `engraft show FILE functions` lists it";
+        return Err(Hinted::new(what, hint).into());
+    }
+    let is_clone = |name: &str| CLONES.iter().any(|clone| name.contains(clone));
+    let is_address = asked.split('!').next_back().is_some_and(|name| name.contains("0x"));
+    if !function.names.is_empty()
+        && function.names.iter().all(|name| is_clone(name))
+        && !is_clone(asked)
+        && !is_address
+    {
+        let name = function.name();
+        let what =
+            format!("{asked} has only a clone there, {name}, whose arguments the compiler has changed");
+        return Err(Hinted::new(what, "look at what it takes, and name it in full").into());
+    }
+    Ok((module, func))
 }
 
 fn refused(err: ReplaceError) -> anyhow::Error {
@@ -221,7 +296,7 @@ fn hinted(err: AttachError) -> anyhow::Error {
     }
 }
 
-fn view(one: &Standing) -> ReplacedView {
+fn view(one: &Standing, is_taken_back: bool) -> ReplacedView {
     ReplacedView {
         function: one.function.clone(),
         module: input::file_name(&one.module),
@@ -230,6 +305,7 @@ fn view(one: &Standing) -> ReplacedView {
         to: format!("live:{:#x}", one.to),
         original: format!("live:{:#x}", one.original),
         since_s: one.since_s,
+        is_taken_back,
     }
 }
 

@@ -18,7 +18,7 @@ fn start(folder: &Path, flags: &str) -> Server {
     let mut make = Command::new("gcc");
     make.current_dir(folder).args(["-O2", "-w", "-fPIC", "-c", "-x", "c", "-o", "new.o"]);
     must(make.arg(fixtures.join("replaces.cc")));
-    Server::start(folder, "replaced.cc", "g++", flags)
+    Server::start(folder, "replaced.cc", "g++", &format!("{flags} -lm"))
 }
 
 fn replace(folder: &Path, server: &Server, rest: &str) -> Ran {
@@ -48,6 +48,10 @@ fn a_function_is_replaced_and_taken_back() {
             ("throws 3", "throws --with ./new.so:throws", "3"),
             ("chosen 3", "chosen --with ./new.so:chosen", "97"),
             ("library 12", "library --with ./new.so:library", "4"),
+            // Of several versions, the one that is used; of those that a resolver chooses from, the one that
+            // it took.
+            ("exp 2", "exp --with ./new.so:exponent", "2.5"),
+            ("library 12", "strlen --with ./new.so:length", "77"),
         ];
         for (asked, by, want) in cases {
             let plain = server.ask(asked);
@@ -57,10 +61,7 @@ fn a_function_is_replaced_and_taken_back() {
             assert_eq!(server.ask(asked), want, "{flags} {by}");
             let function = by.split(' ').next().expect("a name");
             let listed = replace(place.path(), &server, "--list").ok();
-            assert!(
-                listed.contains(function) && listed.contains("./new") || listed.contains("new.o"),
-                "{listed}"
-            );
+            assert!(listed.contains("/new.so") || listed.contains("/new.o"), "{listed}");
             let undone = replace(place.path(), &server, &format!("{function} --undo"));
             assert_eq!(undone.code, Some(0), "{flags} {by} {} {}", undone.stdout, undone.stderr);
             assert_eq!(server.ask(asked), plain, "{flags} {by}");
@@ -71,8 +72,14 @@ fn a_function_is_replaced_and_taken_back() {
                 before = after;
                 continue;
             }
-            assert_eq!(after.0, before.0, "{flags} {by}");
             assert!(after.1 == before.1, "{flags} {by}: its code is as it was");
+            // The kernel lists pages of one file in parts.
+            if ["exp", "strlen"].contains(&function) {
+                assert!(!after.0.contains("engraft"), "{}", after.0);
+                before = after;
+                continue;
+            }
+            assert_eq!(after.0, before.0, "{flags} {by}");
         }
         server.end(true);
     }
@@ -146,14 +153,17 @@ fn what_cannot_be_replaced_is_named_and_left_alone() {
     let of = |words: &str, want: &str| refused(place.path(), &server, words, want);
     of(
         "plain --with ./missing.so:plain",
-        "./missing.so needs nobody_has_this, which nothing in the process is called",
+        "missing.so needs nobody_has_this, which nothing in the process is called",
     );
     of("plain --with ./thread.so:plain", "variables of threads");
     of("plain --with ./starts.so:plain", "has constructors");
-    of("plain --with ./new.so:none", "./new.so defines no function none");
+    of("plain --with ./new.so:none", "new.so defines no function none");
     of("plain --with ./new.c:plain", "cannot read ./new.c");
     of("plain --with ./missing.c:plain", "is not a shared object");
     of("nothing_like_this --with ./new.so:plain", "nothing_like_this");
+    std::fs::write(place.path().join("empty"), "").expect("written");
+    of("plain --bytes empty", "empty is empty");
+    of("plain --bytes /dev/zero", "/dev/zero is no regular file");
     of("plain", "what is to stand in for plain?");
     of("plain --undo", "is not replaced");
     // A byte long, with a function right behind it.
@@ -190,7 +200,7 @@ fn plain_bytes_stand_in() {
         (&listed["schema"], &listed["replaced"][0]["function"]),
         (&"engraft.replace/1".into(), &"plain".into())
     );
-    assert_eq!(listed["replaced"][0]["with"], "seven");
+    assert!(listed["replaced"][0]["with"].as_str().is_some_and(|with| with.ends_with("/seven")));
     replace(place.path(), &server, "plain --undo").ok();
     assert_eq!(server.ask("plain 4"), "5 5 9");
 }

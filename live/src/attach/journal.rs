@@ -31,6 +31,8 @@ const BODY: u64 = JOURNAL + 4 * PAGE;
 const N_ROWS: usize = 1000;
 /// No journal is longer.
 const MOST: u64 = 1 << 32;
+/// The bit that says that old text is back, though somebody may need what was put in.
+const TEXT_BACK: u64 = 1 << 61;
 /// The bit of the length that says that all is as it was, but for what is mapped.
 const IS_BACK: u64 = 1 << 63;
 /// The bit that says that code of other files is unmapped, or stays for good.
@@ -298,7 +300,7 @@ impl Journal {
             Ok(MAGIC) => {}
             Ok(_) => return Err(damaged()),
         }
-        let len = stopped.word(LiveVa(LENGTH))? & !(IS_BACK | GRAFTS_GONE);
+        let len = stopped.word(LiveVa(LENGTH))? & !(IS_BACK | GRAFTS_GONE | TEXT_BACK);
         if len == 0 {
             return Ok(None);
         }
@@ -316,8 +318,7 @@ impl Journal {
 /// # Errors
 /// If it cannot be written.
 pub(super) fn set_back(helper: &Stopped) -> Result<(), AttachError> {
-    let len = helper.word(LiveVa(LENGTH))?;
-    Ok(helper.write(LiveVa(LENGTH), &(len | IS_BACK).to_le_bytes())?)
+    set(helper, IS_BACK)
 }
 
 /// Says that code of other files is about to be unmapped: should we die now, some of it stays, for what comes
@@ -326,8 +327,26 @@ pub(super) fn set_back(helper: &Stopped) -> Result<(), AttachError> {
 /// # Errors
 /// If it cannot be written.
 pub(super) fn set_grafts_gone(helper: &Stopped) -> Result<(), AttachError> {
+    set(helper, GRAFTS_GONE)
+}
+
+/// Says that old text is back.
+///
+/// # Errors
+/// If it cannot be written.
+pub(super) fn set_text_back(helper: &Stopped) -> Result<(), AttachError> {
+    set(helper, TEXT_BACK)
+}
+
+/// Whether somebody has said so of process `pid`.
+pub(super) fn is_text_back(pid: Pid) -> bool {
+    let word = Stopped::looked_at(pid).and_then(|stopped| stopped.word(LiveVa(LENGTH)));
+    word.is_ok_and(|len| len & TEXT_BACK != 0)
+}
+
+fn set(helper: &Stopped, bit: u64) -> Result<(), AttachError> {
     let len = helper.word(LiveVa(LENGTH))?;
-    Ok(helper.write(LiveVa(LENGTH), &(len | GRAFTS_GONE).to_le_bytes())?)
+    Ok(helper.write(LiveVa(LENGTH), &(len | bit).to_le_bytes())?)
 }
 
 /// Whether somebody has said so.

@@ -125,6 +125,7 @@ pub(super) fn give_back(pid: Pid, helper: &Helper, journal: &Journal) -> Result<
     let n_threads = threads.all.len();
     let stopped = Stop { n_threads, n_inside, pause: threads.go_on() };
     drop((hand, second));
+    journal::set_text_back(helper)?;
     let (waited, longest_look) = wait_for_all(pid, helper, journal, &mut leading, &codes)?;
     let (left, stays) = match waited {
         Ok(known) => {

@@ -17,7 +17,7 @@ use crate::messages::with_causes;
 use live::Mapping;
 use live::attach::{self, AttachError, Entered, Part, Stop};
 use meanings::Meanings;
-use probe::graft::{Graft, GraftError, Grafted, Meaning};
+use probe::graft::{Graft, GraftError, Grafted, Meaning, Name};
 use probe::{Module, NotMoved, Plan, Replaced, RewriteError, Room, Running, Segments};
 use program::arch::{EffectsOf, Reg, RegSet, abi};
 use program::{Bias, Call, Callee, Conventions, FuncId, LiveVa, Program, Va};
@@ -115,6 +115,11 @@ impl LoadedModule {
         &self.mapped.path
     }
 
+    /// Where in its file is what is at `at` in the process.
+    pub fn image(&self, at: LiveVa) -> Va {
+        self.bias.to_image(at)
+    }
+
     /// Where what is at `at` of its file is in the process.
     pub fn live(&self, at: Va) -> LiveVa {
         self.bias.to_live(at)
@@ -125,6 +130,30 @@ impl RunningProgram {
     /// The files of its modules, the executable first.
     pub fn module_paths(&self) -> impl Iterator<Item = &Path> {
         self.modules.iter().map(|module| module.path.as_path())
+    }
+
+    /// Which of these has the code at `at`.
+    pub fn module_at(&self, at: LiveVa) -> Option<usize> {
+        let mapping = self.mappings.iter().find(|m| m.range.contains(&at))?;
+        self.modules.iter().position(|module| mapping.path.as_deref() == Some(module.path.as_path()))
+    }
+
+    /// Where the function of a library is that the process uses under `name`, with a version behind `@`: of
+    /// several versions, or of those that a resolver chooses from, the one that was taken.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn bound(&self, name: &str) -> Result<LiveVa, String> {
+        let (name, version) = match name.split_once('@') {
+            Some((name, version)) => (name, Some(version.trim_start_matches('@').into())),
+            None => (name, None),
+        };
+        let own = self.modules.first().map_or(Path::new(""), |module| &module.path);
+        let wanted = Name { name: name.into(), version, is_weak: false, is_of_threads: false };
+        match Meanings::new(self, own).of(&wanted)? {
+            Meaning::At(at) => Ok(at),
+            Meaning::InThread { .. } => Err("is a variable of threads".to_owned()),
+        }
     }
 
     /// Module `n` of these.
@@ -146,8 +175,10 @@ impl RunningProgram {
 /// What stands in for a function of a process: kept in the process.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Standing {
-    /// The function, and its module.
+    /// The function.
     pub function: String,
+    /// As it was asked for.
+    pub asked: String,
     /// Its module's file, as the process names it.
     pub module: String,
     /// Where the function is in that file.
@@ -164,13 +195,15 @@ pub struct Standing {
     pub since_s: u64,
 }
 
-/// What stands in for functions of process `pid`.
+/// What stands in for functions of process `pid`; and whether these were taken back, though somebody needs
+/// the new code still.
 ///
 /// # Errors
 /// If nothing of it can be looked at, or what is written down in it is damaged.
-pub fn standing(pid: i32) -> Result<Vec<Standing>, AttachError> {
-    let Some(what) = attach::replaced(pid)? else { return Ok(Vec::new()) };
-    postcard::from_bytes(&what).map_err(|_| AttachError::Journal { pid })
+pub fn standing(pid: i32) -> Result<(Vec<Standing>, bool), AttachError> {
+    let Some((what, is_back)) = attach::replaced(pid)? else { return Ok((Vec::new(), false)) };
+    let all = postcard::from_bytes(&what).map_err(|_| AttachError::Journal { pid })?;
+    Ok((all, is_back))
 }
 
 /// A function and what is to stand in for it. Nothing of the process has changed yet.
@@ -225,7 +258,7 @@ impl Replacement {
             return Err(ReplaceError::Stays { function: program.function(func).name(), why });
         };
         let original = bias.to_live(original);
-        let meanings = Meanings::new(process, module);
+        let meanings = Meanings::new(process, &mapped.path);
         let grafted = graft.place(at, |name| match &*name.name {
             ORIGINAL => Ok(Meaning::At(original)),
             _ => meanings.of(name),

@@ -2,12 +2,13 @@
 //!
 //! Source: System V ABI, chapter 5, shared object dependencies; GNU symbol versioning (LSB 5.0, 10.7).
 
-use super::{LoadedModule, Mapped, RunningProgram, places};
+use super::{Mapped, RunningProgram, places};
 use live::RunningMemory;
 use probe::graft::{Meaning, Name};
 use program::image::{Defined, Definition, RelocationTo};
 use program::{Bias, Image, LiveVa, Va};
 use std::cell::OnceCell;
+use std::path::Path;
 
 /// The modules of a process, in the order in which names are looked for in them.
 pub(super) struct Meanings<'a> {
@@ -41,7 +42,8 @@ impl Module<'_> {
 }
 
 impl<'a> Meanings<'a> {
-    pub(super) fn new(process: &'a RunningProgram, own: &LoadedModule) -> Meanings<'a> {
+    /// Those of `process`, as the module of which `own` is the file asks for them.
+    pub(super) fn new(process: &'a RunningProgram, own: &Path) -> Meanings<'a> {
         let module = |(n, mapped): (usize, &'a Mapped)| Module {
             mapped,
             image: OnceCell::new(),
@@ -50,7 +52,7 @@ impl<'a> Meanings<'a> {
         Meanings {
             memory: RunningMemory::of(process.pid).ok(),
             modules: process.modules.iter().enumerate().map(module).collect(),
-            own: process.modules.iter().position(|module| module.path == own.mapped.path).unwrap_or(0),
+            own: process.modules.iter().position(|module| module.path == own).unwrap_or(0),
         }
     }
 
