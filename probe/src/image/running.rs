@@ -79,7 +79,8 @@ pub struct Running {
     /// come back. Distances as in [`MovedInsn`], new and old, by new address, each five bytes from the next.
     #[serde(with = "crate::encoding::rows")]
     pub ways_back: Vec<(u32, u32)>,
-    /// Where calls of moved code, and system calls, come back: distances from where it starts, ascending.
+    /// Where calls of moved code, and system calls, come back, and where exceptions land: distances from
+    /// where it starts, ascending.
     #[serde(with = "crate::encoding::rows")]
     pub returns: Vec<u32>,
     /// Parts of our routines that may be returned to, as [`Running::returns`]: behind signal handlers, and
@@ -207,7 +208,7 @@ pub fn insns(
 }
 
 /// Where the moved code, `text`, is led back to old code: the starts of blocks that functions are entered at,
-/// and behind calls and system calls; and all of these places behind calls.
+/// behind calls and system calls, and where exceptions land; and all of these but the first.
 pub fn ways_back(
     program: &Program,
     running: &Running,
@@ -232,6 +233,13 @@ pub fn ways_back(
     };
     let backs = InProgress::find(program);
     let calls: Vec<(u32, u32)> = backs.calls.iter().filter_map(|&(at, end)| behind(at, end)).collect();
+    // Where exceptions land: from the search for who catches one until it is caught, the exception itself
+    // keeps that.
+    let pads = program.blocks.iter().filter(|block| block.landing_pad);
+    let pads = pads.filter_map(|block| running.moved(distance(block.start)?));
+    let pads: Vec<(u32, u32)> =
+        pads.flat_map(|insn| [(insn.way_in, insn.old), (insn.own, insn.old)]).collect();
+    let calls: Vec<(u32, u32)> = calls.into_iter().chain(pads).collect();
     let mut returns: Vec<u32> = calls.iter().map(|call| call.0).collect();
     returns.sort_unstable();
     returns.dedup();
@@ -347,6 +355,28 @@ mod tests {
                 n += 1;
             }
             assert!(n > 3, "{n}");
+        }
+    }
+
+    #[test]
+    fn where_exceptions_land_may_be_kept_and_is_known_in_old_code() {
+        let text = "int risky(int n) { if (n > 2) throw n; return n; }
+            int main(int n, char **v) { try { return risky(n); } catch (int got) { return got * 7; } }";
+        let program = compiled(text, "cc", "-O1 -fno-inline -Wl,--no-as-needed -lstdc++");
+        let room = Room::Running(Va(0x100_0000));
+        for plan in [Plan::NULL, Plan::BLOCKS] {
+            let module = Module::build(&program, &plan, room).expect("it can be moved");
+            let running = module.to_running();
+            let pads: Vec<Va> = program.blocks.iter().filter(|b| b.landing_pad).map(|b| b.start).collect();
+            assert!(!pads.is_empty());
+            for pad in pads {
+                let old = u32::try_from(pad.since(Va(running.old_at))).expect("small");
+                let insn = *running.moved(old).expect("it is moved");
+                for new in [insn.way_in, insn.own] {
+                    assert!(running.returns.contains(&new) && running.may_be_kept(new));
+                    assert_eq!(running.given_back(new), Some(old));
+                }
+            }
         }
     }
 
