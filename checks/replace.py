@@ -16,7 +16,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 
@@ -142,13 +141,5 @@ def check(name, n_cycles):
         return not problems
 
 
-def main():
-    words = sys.argv[1:]
-    n_cycles = int(words.pop(0)) if words and words[0].isdigit() else 200
-    random.seed(1)
-    results = [check(name, n_cycles) for name in words or ["redis", "throws", "signals"]]
-    sys.exit(0 if all(results) else 1)
-
-
 if __name__ == "__main__":
-    main()
+    attach.main(check, ["redis", "throws", "signals"])
