@@ -11,8 +11,8 @@ use output::Answer;
 use std::ffi::OsString;
 use std::process::ExitCode;
 use verbs::{
-    cache, carry, convert, count, diff, doctor, help, instrument, matches, query, replace, rescue, score,
-    show, trace, values,
+    cache, carry, convert, count, diff, doctor, help, instrument, matches, query, replace, rescue, sample,
+    score, show, trace, values,
 };
 
 /// Profiles, compares and re-optimises x86-64 Linux programs from their binaries alone
@@ -66,6 +66,7 @@ enum Verb {
     Query(query::Args),
     Replace(replace::Args),
     Rescue(rescue::Args),
+    Sample(sample::Args),
     Cache(cache::Args),
     Doctor(doctor::Args),
     Help(help::Args),
@@ -211,6 +212,7 @@ fn run(cli: Cli) -> anyhow::Result<Answer> {
         Verb::Query(args) => query::run(&args),
         Verb::Replace(args) => replace::run(&args),
         Verb::Rescue(args) => rescue::run(&args),
+        Verb::Sample(args) => sample::run(&args),
         Verb::Cache(args) => cache::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
         Verb::Help(args) => help::run(&args, help::with_short_help(Cli::command())),

@@ -17,6 +17,7 @@ pub mod matches;
 pub mod query;
 pub mod replace;
 pub mod rescue;
+pub mod sample;
 pub mod score;
 pub mod show;
 pub mod trace;

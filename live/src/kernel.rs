@@ -1,6 +1,10 @@
 //! What the kernel tells of processes, without their noticing.
 
 mod deaths;
+mod event;
 mod perf;
+mod sampling;
 
 pub use deaths::{Death, Deaths, KernelReport, Mapped};
+pub use event::{Event, EventError, Unit};
+pub use sampling::{Chains, Heard, OpenError, Rate, Sample, Sampling, UserStack, Wanted};

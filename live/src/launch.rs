@@ -121,3 +121,56 @@ pub fn launch(mut command: Command, ready: &Ready<'_>, arena: &Arena) -> Result<
     let _status = child.wait();
     Err(LaunchError::Prepare { path, source })
 }
+
+/// A program that stands before its first instruction, and has nothing of ours in it. It is ended if it is
+/// not let go.
+pub struct AtStart {
+    path: PathBuf,
+    child: Option<Child>,
+    stopped: Option<Stopped>,
+}
+
+impl AtStart {
+    /// Starts `command` so far.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn of(mut command: Command) -> Result<AtStart, LaunchError> {
+        let path = PathBuf::from(command.get_program());
+        sys::stop_at_exec(&mut command);
+        let child = command.spawn().map_err(|source| LaunchError::Start { path: path.clone(), source })?;
+        let mut started = AtStart { path, child: Some(child), stopped: None };
+        let stopped = Stopped::at_exec(Pid::from_raw(started.pid()));
+        started.stopped = Some(stopped.map_err(|source| started.failed(source))?);
+        Ok(started)
+    }
+
+    /// Its number.
+    pub fn pid(&self) -> i32 {
+        self.child.as_ref().and_then(|child| i32::try_from(child.id()).ok()).unwrap_or(0)
+    }
+
+    /// Lets it run.
+    ///
+    /// # Errors
+    /// If it is gone.
+    pub fn let_go(mut self) -> Result<Child, LaunchError> {
+        let detached = self.stopped.take().map(Stopped::detach);
+        detached.transpose().map_err(|source| self.failed(source))?;
+        Ok(self.child.take().expect("it is there until it is let go"))
+    }
+
+    fn failed(&self, source: ProcessError) -> LaunchError {
+        LaunchError::Prepare { path: self.path.clone(), source }
+    }
+}
+
+impl Drop for AtStart {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            // It has not run: there is nothing to lose.
+            let _gone = child.kill();
+            let _status = child.wait();
+        }
+    }
+}

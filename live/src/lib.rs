@@ -17,15 +17,18 @@ mod sys;
 
 pub use cache::{Cache, Entry};
 pub use exec::Caught;
-pub use kernel::{Death, Deaths, KernelReport, Mapped};
+pub use kernel::{
+    Chains, Death, Deaths, Event, EventError, Heard, KernelReport, Mapped, OpenError, Rate, Sample, Sampling,
+    Unit, UserStack, Wanted,
+};
 pub use launch::{Target, TargetError};
 pub use process::{
     Limits, LookError, Mapping, ProcessError, Resident, Root, RunningMemory, Stopped, Syscall, can_set_bases,
-    children_of, processes_named,
+    children_of, own_file, processes_named,
 };
 pub use shared::{Arena, Asking, Owner, Request, StoppedThreads, Stream};
 pub use sys::{
     AskedToEnd, End, Ended, Over, fail_beyond_limits, has_capabilities, is_output_closed, keep_memory,
-    keep_signal, n_kept_signals, pass_signals_on, signal_name, signal_named, tidy_before_signals_end_us,
-    time_stamp, wait,
+    keep_signal, n_kept_signals, pass_signals_on, signal_name, signal_named, thread_times,
+    tidy_before_signals_end_us, time_stamp, wait,
 };

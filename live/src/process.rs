@@ -15,7 +15,7 @@ mod which;
 
 pub use limits::{Limits, can_set_bases};
 pub use mappings::{Mapping, Root};
-pub use memory::RunningMemory;
+pub use memory::{RunningMemory, own_file};
 pub use resident::Resident;
 pub use status::LookError;
 pub(crate) use status::Status;

@@ -1,12 +1,14 @@
 //! The calls that have no safe form: a child that asks to be traced before it becomes another program
 //! ([`inherited`]), signals passed on to it ([`pass_on`]) or that end us ([`interrupts`]), its stops
-//! ([`stops`]), memory that other processes change ([`memory`]), and a few of their own.
+//! ([`stops`]), memory that other processes change ([`memory`]), the kernel's events ([`perf_events`]), and a
+//! few of their own.
 
 mod asked_to_end;
 mod inherited;
 mod interrupts;
 mod memory;
 mod pass_on;
+mod perf_events;
 mod signals;
 mod stops;
 
@@ -15,6 +17,7 @@ pub use inherited::{is_output_closed, stop_at_exec};
 pub use interrupts::tidy_before_signals_end_us;
 pub use memory::{SharedBytes, SharedWord};
 pub use pass_on::{Ended, keep_signal, n_kept_signals, pass_signals_on, wait};
+pub use perf_events::{event_number, let_event, open_event, send_to_ring_of, thread_times, wait_for_any};
 pub use signals::{signal_name, signal_named};
 pub use stops::{
     Hurry, Stop, block_signals, blocked_signals, detach, end_of, hurry, hurry_on, is_gone, next_stop, send,
@@ -23,12 +26,7 @@ pub use stops::{
 
 use nix::libc;
 use nix::sys::signal::{SigHandler, Signal, signal};
-use nix::unistd::Pid;
-use perf_event_open_sys::bindings::perf_event_attr;
-use std::ffi::{CStr, CString};
-use std::fs::File;
-use std::io;
-use std::os::fd::{FromRawFd as _, OwnedFd};
+use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
@@ -63,29 +61,4 @@ pub fn has_capabilities(path: &Path) -> bool {
     let name = c"security.capability";
     // SAFETY: both are ended by a zero; nothing is written where there is room for nothing.
     unsafe { libc::getxattr(path.as_ptr(), name.as_ptr(), std::ptr::null_mut(), 0) > 0 }
-}
-
-/// Opens an event of the kernel's: of process `pid`, on the processor `cpu`, where `filter` holds, if there
-/// is one.
-///
-/// # Errors
-/// The kernel's, if it has none, or we may not.
-pub fn open_event(
-    attributes: &mut perf_event_attr,
-    pid: Pid,
-    cpu: i32,
-    filter: Option<&CStr>,
-) -> io::Result<File> {
-    let flags = perf_event_open_sys::bindings::PERF_FLAG_FD_CLOEXEC.into();
-    // SAFETY: the kernel reads the attributes, which say how long they are.
-    let fd = unsafe { perf_event_open_sys::perf_event_open(attributes, pid.as_raw(), cpu, -1, flags) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: it was just opened, and nobody else has it.
-    let event = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
-    let Some(filter) = filter else { return Ok(event) };
-    // SAFETY: the kernel reads the text, to its zero.
-    let set = unsafe { perf_event_open_sys::ioctls::SET_FILTER(fd, filter.as_ptr().cast_mut()) };
-    if set < 0 { Err(io::Error::last_os_error()) } else { Ok(event) }
 }

@@ -7,3 +7,4 @@ pub mod lines;
 pub mod loops;
 pub mod paths;
 pub mod repeat;
+pub mod sampled;

@@ -86,7 +86,7 @@ pub fn read(bytes: &[u8], context: &Context) -> Result<Imported, ReadError> {
         Format::LlvmSample => llvm_sample::parse(bytes, context.need(format)?)?,
         Format::Pprof => pprof::parse(bytes, context.need(format)?)?,
         Format::Lcov => lcov::parse(bytes, context.need(format)?)?,
-        Format::Folded | Format::Svg => return Err(ReadError::WriteOnly { format }),
+        Format::Folded | Format::Svg | Format::Firefox => return Err(ReadError::WriteOnly { format }),
     };
     if let (Some(program), Some(id)) = (context.program, profile.image.id) {
         same_image(&profile, id, &program.image)?;
@@ -127,6 +127,7 @@ pub fn write(profile: &Profile, program: Option<&Program>, format: Format) -> Re
         Format::BoltYaml | Format::PerfData | Format::PerfScript => {
             return Err(WriteError::ReadOnly { format });
         }
+        Format::Firefox => return Err(WriteError::NoSamples { format }),
         Format::LlvmSample => llvm_sample::write(profile, need()?).ok_or(WriteError::NoLines { format })?,
         Format::Pprof => pprof::write(profile, need()?),
         Format::Folded => folded::write(profile, need()?),

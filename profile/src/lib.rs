@@ -8,11 +8,13 @@ mod counts;
 pub mod encoding;
 mod formats;
 mod losses;
+pub mod samples;
 pub mod values;
 mod vocabulary;
 
 pub use arithmetic::{overlap, scaled};
 pub use complete::derive::n_functions;
+pub use complete::transfers::of_points;
 pub use complete::{calls, conservation, flow};
 pub use counts::{Beyond, ByAddress, Count, Edge, Exactness, ImageRef, Intervals, Lost, Profile};
 pub use formats::bolt::{bat, bolt_yaml, fdata, preagg};

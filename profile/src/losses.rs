@@ -72,7 +72,9 @@ pub(crate) fn not_held(profile: &Profile, format: Format) -> Vec<Lost> {
         Format::Callgrind => (None, None, None, Some(no_misses)),
         // Those that hold all, or say themselves what they leave out; and those that are only read.
         Format::Engraft | Format::Json | Format::Fdata | Format::Preagg => (None, None, None, None),
-        Format::BoltYaml | Format::PerfData | Format::PerfScript => (None, None, None, None),
+        Format::BoltYaml | Format::PerfData | Format::PerfScript | Format::Firefox => {
+            (None, None, None, None)
+        }
     };
     // callgrind's writer says so itself; ours would have them, and CSV has no calls.
     let holds_calls = matches!(format, Format::Fdata | Format::Preagg | Format::LlvmSample);

@@ -36,6 +36,8 @@ pub enum Format {
     Folded,
     /// A flame graph, as a picture.
     Svg,
+    /// Samples for the Firefox Profiler.
+    Firefox,
     /// lcov's tracefile.
     Lcov,
 }
@@ -43,6 +45,7 @@ pub enum Format {
 /// Name, extensions (the first is the usual one), whether it can be written.
 const FORMATS: &[(Format, &str, &[&str], bool)] = &[
     (Format::Engraft, "engraft", &["engraft"], true),
+    (Format::Firefox, "firefox", &["firefox.json"], true),
     (Format::Json, "json", &["json"], true),
     (Format::Csv, "csv", &["csv"], true),
     (Format::Fdata, "fdata", &["fdata"], true),
@@ -80,7 +83,7 @@ impl Format {
 
     /// Whether [`crate::read`] knows it: flame graphs do not say which build they are of.
     pub fn is_read(self) -> bool {
-        !matches!(self, Format::Folded | Format::Svg)
+        !matches!(self, Format::Folded | Format::Svg | Format::Firefox)
     }
 
     /// The usual extension of its files, without the dot.
@@ -268,6 +271,12 @@ pub enum WriteError {
     /// Nothing ran.
     #[error("there is nothing to draw: nothing in the profile ran")]
     Nothing,
+    /// A format of samples, with callers and times: a profile has neither.
+    #[error("{format} is of samples, with callers and times, which a profile of counts does not have")]
+    NoSamples {
+        /// The format.
+        format: Format,
+    },
     /// A format that is only read.
     #[error("profiles are not written as {format}")]
     ReadOnly {
@@ -285,6 +294,9 @@ impl WriteError {
                 Some("use the binary as it was before it was stripped, or build it with -g")
             }
             Self::ReadOnly { .. } => Some("--to fdata is what llvm-bolt reads"),
+            Self::NoSamples { .. } => {
+                Some("`engraft sample` takes them; convert its recording, without --binary")
+            }
             Self::Nothing => None,
         }
     }

@@ -34,6 +34,7 @@ mod prepare;
 mod process;
 mod record;
 mod run;
+mod sample;
 mod store;
 mod values;
 
@@ -57,5 +58,6 @@ pub use prepare::{Modules, PrepareError, Prepared};
 pub use process::{FileState, ProcessImage, ProcessModule, ProcessModuleError, ProcessModules, Whence};
 pub use record::{Forecast, Recordable, Recorded, RecordedRun};
 pub use run::RunError;
+pub use sample::{SampleError, Sampled, SampledModule, Sampler, cost_of_a_sample};
 pub use store::{CACHE_LIMIT, Kept, Store, StoreError, cached, clear_cache};
 pub use values::{CalibrateError, FinishedLog, Measurable, MeasureError, Measured, MeasuredRun};

@@ -7,7 +7,7 @@
 //! Not here: how an image is made of memory (`program`, `image/memory.rs`); processes that are attached to
 //! (`attach`).
 
-mod perf_map;
+pub(crate) mod perf_map;
 
 use crate::attach::places::{self, Mapped};
 use live::{LookError, Mapping, RunningMemory};
@@ -126,6 +126,16 @@ enum What {
     Named(Vec<Named>),
     /// Code that nothing describes.
     Unknown,
+}
+
+impl ProcessModule {
+    /// What is mapped of its file, if it has one.
+    pub(crate) fn mapped(&self) -> Option<&Mapped> {
+        match &self.what {
+            What::Elf { mapped, .. } => mapped.as_ref(),
+            What::Named(_) | What::Unknown => None,
+        }
+    }
 }
 
 /// A module as it is known.

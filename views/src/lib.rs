@@ -24,6 +24,7 @@ pub mod matches;
 pub mod query;
 pub mod replace;
 pub mod rescue;
+pub mod sample;
 pub mod show;
 mod table;
 pub mod trace;

@@ -33,6 +33,8 @@ pub enum Ending {
     Trace,
     /// Of `values`.
     Values,
+    /// Of `sample`.
+    Samples,
 }
 
 impl Ending {
@@ -41,6 +43,7 @@ impl Ending {
             Ending::Counts => (".count", ".engraft"),
             Ending::Trace => ("", ".trace"),
             Ending::Values => (".values", ".engraft"),
+            Ending::Samples => (".sample", ".engraft"),
         }
     }
 }

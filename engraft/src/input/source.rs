@@ -242,6 +242,18 @@ impl Source {
         })
     }
 
+    /// The recording in it, if it has samples.
+    ///
+    /// # Errors
+    /// If it is damaged.
+    pub fn sampled(&self) -> anyhow::Result<Option<Recording>> {
+        let tag = profile::samples::SECTION;
+        match &self.content {
+            Content::Recording(bytes) if recording::has_section(bytes, tag) => self.recording(),
+            _ => Ok(None),
+        }
+    }
+
     /// All that was counted, of what must be a recording: each module's counts, with what was kept of its
     /// code; else with its file.
     ///

@@ -73,6 +73,23 @@ impl Processes {
         Ok(once)
     }
 
+    /// The numbers of the processes, of which nothing is changed.
+    ///
+    /// # Errors
+    /// If one of them cannot be looked at.
+    pub fn looked_at(&self) -> anyhow::Result<Vec<i32>> {
+        let all = self.all()?;
+        self.pids.iter().try_for_each(|pid| live::RunningMemory::of(*pid).map(drop)).map_err(|err| {
+            let hint = err.hint();
+            let err = anyhow::Error::from(err);
+            match hint {
+                Some(hint) => Hinted::new(format!("{err:#}"), hint).into(),
+                None => err,
+            }
+        })?;
+        Ok(all)
+    }
+
     fn found(&self, pid: i32) -> Result<RunningProgram, RunningError> {
         RunningProgram::of(pid).map(|program| program.pausing_at_most(self.max_pause))
     }
@@ -293,7 +310,7 @@ fn wait<'r, 'a: 'r>(
     }
 }
 
-fn say_attached(pids: &[i32], how_long: Option<Duration>) {
+pub fn say_attached(pids: &[i32], how_long: Option<Duration>) {
     let talk = output::talk_mode();
     if how_long.is_some() || talk.json || talk.quiet {
         return;

@@ -5,6 +5,7 @@ mod branches;
 mod calls;
 pub mod exports;
 mod recordings;
+mod samples;
 mod stores;
 pub mod traces;
 mod values;
@@ -107,6 +108,11 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let read = args.inputs.iter().chain(&args.binary).map(PathBuf::as_path);
     output::refuse_replacing(&args.o, &read.collect::<Vec<_>>())?;
     let mut sources = args.inputs.iter().map(|path| Source::read(path)).collect::<Result<Vec<_>, _>>()?;
+    if args.binary.is_none()
+        && let Some(answer) = samples::convert(args, &sources, format)?
+    {
+        return Ok(answer);
+    }
     if args.binary.is_none()
         && let Some(answer) = recordings::convert(args, &sources, format)?
     {

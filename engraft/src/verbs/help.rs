@@ -43,6 +43,7 @@ const TOPICS: &[(&str, &str)] = &[
     ("query", include_str!("../../../docs/query.md")),
     ("replace", include_str!("../../../docs/replace.md")),
     ("rescue", include_str!("../../../docs/rescue.md")),
+    ("sample", include_str!("../../../docs/sample.md")),
     ("cache", include_str!("../../../docs/cache.md")),
     ("doctor", include_str!("../../../docs/doctor.md")),
     ("json", include_str!("../../../docs/json.md")),

@@ -10,12 +10,14 @@ mod loops;
 mod plot;
 mod process;
 mod reuse;
+mod samples;
 mod summary;
 mod verify;
 
 use crate::input::{self, Source};
 use crate::output::{self, Answer, Hinted, Output};
 use crate::verbs::convert::exports;
+use crate::verbs::sample::recorded::Recorded;
 use crate::verbs::{count, values};
 use anyhow::Context as _;
 use profile::Profile;
@@ -265,12 +267,9 @@ fn of_file(args: &Args) -> anyhow::Result<Answer> {
     let is_of_values = wanted.binary.is_none() && wanted.what == Some(Subject::Reuse);
     refuse_unfit(args, wanted.what, profile.is_some(), is_of_counts || is_of_costs || is_of_values)?;
     let to = args.o.as_ref();
-    if let (Some(rec), true) = (wanted.counts, is_of_values) {
-        args.output.print_to(to, &reuse::view(rec, wanted.name)?)?;
-        return Ok(Answer::Yes);
-    }
-    if let (Some(rec), Some(what), true) = (wanted.counts, wanted.what, is_of_costs) {
-        print_costs(args, what, rec, wanted.name)?;
+    if let (None, Some(rec)) = (wanted.binary, wanted.counts)
+        && shown_of_recording(args, &wanted, rec)?
+    {
         return Ok(Answer::Yes);
     }
     if let (Some(what), true) = (wanted.what, is_of_counts) {
@@ -278,32 +277,6 @@ fn of_file(args: &Args) -> anyhow::Result<Answer> {
         return Ok(Answer::Yes);
     }
     let (program, counts) = match (wanted.binary, wanted.counts) {
-        (None, Some(rec)) if args.flame => {
-            let picture = flame_graph(rec)?;
-            output::data(to.map(PathBuf::as_path), |w| w.write_all(&picture))?;
-            return Ok(Answer::Yes);
-        }
-        (None, Some(rec)) if args.plot.is_some() => {
-            let picture = plot::plot(rec, args.plot.as_deref().unwrap_or_default())?;
-            output::data(to.map(PathBuf::as_path), |w| w.write_all(picture.as_bytes()))?;
-            return Ok(Answer::Yes);
-        }
-        (None, Some(rec)) if args.by.is_some_and(|key| key != by::Key::Function) => {
-            print_by(args, rec)?;
-            return Ok(Answer::Yes);
-        }
-        (None, Some(rec)) if wanted.what.is_none() => {
-            if let Some(view) = values::recorded(rec)? {
-                args.output.print_to(to, &view)?;
-                return Ok(Answer::Yes);
-            }
-            let mut view = count::recorded(rec)?;
-            if input::is_trace(rec) {
-                costs::Traced::open(rec)?.complete(rec, &mut view)?;
-            }
-            args.output.print_to(to, &view)?;
-            return Ok(Answer::Yes);
-        }
         (None, Some(rec)) => {
             let (program, counts) = counted(rec, wanted.name.unwrap_or_default())?;
             (program, Some(counts))
@@ -329,6 +302,42 @@ fn of_file(args: &Args) -> anyhow::Result<Answer> {
     }
     print_program(args, &wanted, &program, counts.as_ref())?;
     Ok(Answer::Yes)
+}
+
+/// Shows what recordings alone tell, if that is asked for of the recording `rec`.
+fn shown_of_recording(args: &Args, wanted: &Request<'_>, rec: &Path) -> anyhow::Result<bool> {
+    let to = args.o.as_ref();
+    if let Some(recorded) = Recorded::open(rec)?
+        && samples::show(args, wanted, &recorded)?
+    {
+        return Ok(true);
+    }
+    match wanted.what {
+        Some(Subject::Reuse) => args.output.print_to(to, &reuse::view(rec, wanted.name)?)?,
+        Some(what) if what.is_of_costs() => print_costs(args, what, rec, wanted.name)?,
+        Some(_) => return Ok(false),
+        None if args.flame => {
+            let picture = flame_graph(rec)?;
+            output::data(to.map(PathBuf::as_path), |w| w.write_all(&picture))?;
+        }
+        None if args.plot.is_some() => {
+            let picture = plot::plot(rec, args.plot.as_deref().unwrap_or_default())?;
+            output::data(to.map(PathBuf::as_path), |w| w.write_all(picture.as_bytes()))?;
+        }
+        None if args.by.is_some_and(|key| key != by::Key::Function) => print_by(args, rec)?,
+        None => {
+            if let Some(view) = values::recorded(rec)? {
+                args.output.print_to(to, &view)?;
+                return Ok(true);
+            }
+            let mut view = count::recorded(rec)?;
+            if input::is_trace(rec) {
+                costs::Traced::open(rec)?.complete(rec, &mut view)?;
+            }
+            args.output.print_to(to, &view)?;
+        }
+    }
+    Ok(true)
 }
 
 /// Refuses options that what is asked for has no use for.

@@ -19,6 +19,7 @@ const VERBS: &[&str] = &[
     "query",
     "replace",
     "rescue",
+    "sample",
     "cache",
     "doctor",
     "help",

@@ -48,6 +48,7 @@ mod rows;
 mod run;
 mod running;
 mod said;
+mod sample;
 mod show;
 mod standard_input;
 mod stubs;

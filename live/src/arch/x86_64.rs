@@ -42,6 +42,8 @@ pub fn is_exec(regs: &user_regs_struct) -> bool {
 /// The registers that the kernel tells with an event: `PERF_REG_X86_SP`, then `PERF_REG_X86_IP`, a bit each,
 /// told in this order.
 pub const SAMPLED: u64 = 1 << 7 | 1 << 8;
+/// The same, with `PERF_REG_X86_BP` in front.
+pub const SAMPLED_FOR_CHAINS: u64 = 1 << 6 | SAMPLED;
 
 /// Whether it is in a system call, which it may make again.
 pub fn is_in_call(regs: &user_regs_struct) -> bool {

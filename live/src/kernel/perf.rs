@@ -20,7 +20,7 @@ use std::path::Path;
 /// What the kernel tells on one processor.
 #[derive(Debug)]
 pub(super) struct PerfBuffer {
-    _event: File,
+    event: File,
     pages: SharedBytes,
     /// How many bytes of it were taken.
     taken: u64,
@@ -83,8 +83,18 @@ impl PerfBuffer {
         attributes.set_comm(1);
         attributes.set_comm_exec(1);
         let event = open_event(&mut attributes, pid, cpu, filter)?;
+        PerfBuffer::mapped(event, room)
+    }
+
+    /// With room for `room` bytes of records, a power of two, of `event` and those that are sent there.
+    pub(super) fn mapped(event: File, room: usize) -> io::Result<PerfBuffer> {
         let pages = SharedBytes::map(&event, 0, (HEADER + room) as u64)?;
-        Ok(PerfBuffer { _event: event, pages, taken: 0 })
+        Ok(PerfBuffer { event, pages, taken: 0 })
+    }
+
+    /// The event that it was made for.
+    pub(super) fn event(&self) -> &File {
+        &self.event
     }
 
     /// How many bytes of records there is room for: a power of two.
@@ -158,16 +168,32 @@ fn field_at(format: &str, field: &str) -> Option<usize> {
     rest.split_once(';')?.0.parse().ok()
 }
 
-/// A tracepoint, as the kernel's list of them has it where that is mounted; else in a mount that only a
-/// thread of ours sees.
+/// A tracepoint that tells of a signal, as the kernel's list of them has it where that is mounted; else in a
+/// mount that only a thread of ours sees.
 pub(super) fn tracepoint(name: &str) -> io::Result<Tracepoint> {
     let read = |folder: &str| {
+        let config = number(folder, name)?;
         let event = Path::new(folder).join("events").join(name);
-        let config = fs::read_to_string(event.join("id"))?.trim().parse().map_err(io::Error::other)?;
         let signal_at = field_at(&fs::read_to_string(event.join("format"))?, "sig");
         let none = || io::Error::other(format!("{} has no signal", event.display()));
         Ok(Tracepoint { config, signal_at: signal_at.ok_or_else(none)? })
     };
+    where_listed(read)
+}
+
+/// The number of the tracepoint `SYSTEM/NAME`.
+pub(super) fn tracepoint_number(name: &str) -> io::Result<u64> {
+    where_listed(|folder: &str| number(folder, name))
+}
+
+/// The number of a tracepoint that is listed in `folder`.
+fn number(folder: &str, name: &str) -> io::Result<u64> {
+    let path = Path::new(folder).join("events").join(name).join("id");
+    fs::read_to_string(path)?.trim().parse().map_err(io::Error::other)
+}
+
+/// What is `read` where tracepoints are listed.
+fn where_listed<T: Send>(read: impl Fn(&str) -> io::Result<T> + Sync) -> io::Result<T> {
     const MOUNTED: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
     if let Some(id) = MOUNTED.iter().find_map(|folder| read(folder).ok()) {
         return Ok(id);

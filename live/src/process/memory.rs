@@ -83,11 +83,21 @@ impl RunningMemory {
     /// waited for.
     pub fn own_file(&self, path: &Path) -> Option<File> {
         let path = Path::new("/proc").join(self.pid.to_string()).join("root").join(path);
-        let as_it_is = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-        let file = File::options().read(true).custom_flags(as_it_is).open(path).ok()?;
-        let about = file.metadata().ok()?;
-        (about.is_file() && (about.uid() == 0 || self.status.user() == Some(about.uid()))).then_some(file)
+        file_of(&path, self.status.user())
     }
+}
+
+/// The file at `path`, if we, or root, own it; neither followed, if it is a link, nor waited for.
+pub fn own_file(path: &Path) -> Option<File> {
+    file_of(path, Some(nix::unistd::Uid::effective().as_raw()))
+}
+
+/// The file at `path`, if `user`, or root, owns it.
+fn file_of(path: &Path, user: Option<u32>) -> Option<File> {
+    let as_it_is = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let file = File::options().read(true).custom_flags(as_it_is).open(path).ok()?;
+    let about = file.metadata().ok()?;
+    (about.is_file() && (about.uid() == 0 || user == Some(about.uid()))).then_some(file)
 }
 
 #[cfg(test)]

@@ -5,10 +5,18 @@
 //! resolve.
 
 use crate::complete::derive::add;
-use crate::counts::{Edge, ImageRef, Profile};
+use crate::counts::{Edge, Exactness, ImageRef, Profile};
 use crate::losses::Losses;
 use program::arch::{ControlFlow, decode};
 use program::{BlockEnd, BlockId, EdgeKind, Program, Va};
+
+/// The profile of samples of instructions of `program`, each with how many there were: those of each block.
+/// What is in none is left out.
+pub fn of_points(program: &Program, points: impl IntoIterator<Item = (Va, u64)>) -> Profile {
+    let mut layer = Layer::onto(program);
+    points.into_iter().for_each(|(at, n)| layer.sample(at, n));
+    Profile { exactness: Exactness::Sampled, ..layer.profile }
+}
 
 /// A profile in the making.
 pub(crate) struct Layer<'a> {

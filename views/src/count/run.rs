@@ -40,7 +40,7 @@ pub struct MachineView {
 
 impl RunView {
     /// The lines in front of a report.
-    pub(super) fn text(&self, w: &mut dyn Write) -> io::Result<()> {
+    pub(crate) fn text(&self, w: &mut dyn Write) -> io::Result<()> {
         let words: Vec<String> = self.command.iter().map(|word| quoted(word)).collect();
         writeln!(w, "command: {}", words.join(" "))?;
         for (name, value) in &self.environment {

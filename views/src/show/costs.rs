@@ -118,8 +118,8 @@ pub struct TreeRow {
     pub inclusive_share: f64,
     /// Without what they called.
     pub own: u64,
-    /// How many there were.
-    pub entries: u64,
+    /// How many there were; not known of samples.
+    pub entries: Option<u64>,
 }
 
 /// How many nodes people see.
@@ -135,7 +135,7 @@ impl View for CountsView<CallTree> {
                 estimate(share(r.inclusive_share), is),
                 estimate(r.inclusive, is),
                 estimate(r.own, is),
-                estimate(r.entries, is),
+                r.entries.map_or_else(|| known(r.entries), |n| estimate(n, is)),
                 r.depth.to_string(),
                 r.function.clone(),
                 r.module.clone(),
@@ -176,7 +176,7 @@ impl CountsView<CallTree> {
                 estimate(share(r.inclusive_share), is),
                 estimate(r.inclusive, is),
                 estimate(r.own, is),
-                estimate(r.entries, is),
+                r.entries.map_or_else(|| known(r.entries), |n| estimate(n, is)),
                 "  ".repeat(r.depth) + &r.function,
                 r.module.clone(),
             ]);
@@ -206,7 +206,7 @@ mod tests {
             inclusive,
             inclusive_share: inclusive as f64 / 4000.0,
             own: 1,
-            entries: 2,
+            entries: Some(2),
         };
         let tree = vec![
             row(0, None, 0, "main", 4000),

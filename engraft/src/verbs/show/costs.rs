@@ -135,7 +135,7 @@ impl Traced {
             inclusive: cost(n),
             inclusive_share: ratio(cost(n), total),
             own: node.own,
-            entries: node.entries,
+            entries: Some(node.entries),
         };
         let nodes = tree.nodes.iter().enumerate().skip(1);
         let parents = nodes.clone().map(|(n, node)| (n, (node.under > 0).then_some(node.under as usize)));
@@ -250,7 +250,7 @@ pub fn estimated_tree(images: &[Image]) -> CountsView<costs::CallTree> {
                 inclusive: branch.inclusive,
                 inclusive_share: ratio(branch.inclusive, total),
                 own: branch.own,
-                entries: branch.entries,
+                entries: Some(branch.entries),
             },
         );
     }
@@ -296,7 +296,7 @@ fn functions(mut rows: Vec<CostRow>, estimated: bool) -> CountsView<costs::Costs
 }
 
 /// The rows of nodes by what is above them, each behind its caller, the costliest first; with their numbers.
-fn ordered(
+pub(super) fn ordered(
     parents: impl Iterator<Item = (usize, Option<usize>)>,
     mut rows: BTreeMap<usize, TreeRow>,
 ) -> Vec<TreeRow> {

@@ -78,7 +78,7 @@ fn spread(n: u64, i: u128, of: u128) -> u64 {
 }
 
 /// A name without what separates frames.
-fn frame(name: &str) -> String {
+pub(crate) fn frame(name: &str) -> String {
     name.replace([';', '\n'], ":")
 }
 

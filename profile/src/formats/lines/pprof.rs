@@ -2,7 +2,7 @@
 //!
 //! A sample is a block: its location is the block's start, with the functions inlined there where DWARF is
 //! present; values are executions of the block and instructions executed in it. Stacks are one location deep:
-//! a profile of counts knows no callers.
+//! a profile of counts knows no callers. Samples have callers: `with_callers`.
 //!
 //! Source: github.com/google/pprof, `proto/profile.proto`; field numbers as there.
 
@@ -11,6 +11,7 @@ use crate::complete::flow;
 use crate::counts::{Exactness, ImageRef, Lost, Profile};
 use crate::formats::lines::source::counted_blocks;
 use crate::losses::Losses;
+use crate::samples::{NamedSamples, Origin};
 use crate::vocabulary::{Format, ReadError, Written};
 use flate2::Compression;
 use flate2::read::GzDecoder;
@@ -150,6 +151,15 @@ struct Writer {
     functions: Table<(String, String), Function>,
 }
 
+impl Default for Writer {
+    fn default() -> Writer {
+        Writer {
+            strings: Table { index: HashMap::new(), rows: Vec::new() },
+            functions: Table { index: HashMap::new(), rows: Vec::new() },
+        }
+    }
+}
+
 impl Writer {
     fn function(&mut self, name: &str, file: &str) -> u64 {
         let key = (name.to_owned(), file.to_owned());
@@ -198,10 +208,7 @@ pub(crate) struct Images {
 
 impl Default for Images {
     fn default() -> Images {
-        let mut writer = Writer {
-            strings: Table { index: HashMap::new(), rows: Vec::new() },
-            functions: Table { index: HashMap::new(), rows: Vec::new() },
-        };
+        let mut writer = Writer::default();
         writer.strings.string("");
         let count = writer.strings.string("count");
         let executions = writer.strings.string(EXECUTIONS);
@@ -216,6 +223,83 @@ impl Default for Images {
         };
         Images { writer, file }
     }
+}
+
+/// What `samples` are of, with callers: a location is an address, with the functions that were inlined there.
+pub(crate) fn with_callers(named: &NamedSamples<'_>) -> Vec<u8> {
+    let mut writer = Writer::default();
+    writer.strings.string("");
+    let samples = named.samples;
+    let mut file = File::default();
+    let count = writer.strings.string("count");
+    for event in &samples.events {
+        let name = writer.strings.string(if samples.events.len() == 1 { "samples" } else { &event.name });
+        file.sample_type.push(ValueType { r#type: name, unit: count });
+        let unit = if event.is_time { writer.strings.string("nanoseconds") } else { count };
+        let name = writer.strings.string(if event.is_time { "cpu" } else { &event.name });
+        file.sample_type.push(ValueType { r#type: name, unit });
+    }
+    file.default_sample_type = file.sample_type.last().map_or(0, |last| last.r#type);
+    for module in &named.modules {
+        let (filename, hex) = (writer.strings.string(&module.path), hex(module.build_id.as_deref()));
+        let build_id = writer.strings.string(&hex);
+        for (range, offset) in &module.code {
+            file.mapping.push(Mapping {
+                id: file.mapping.len() as u64 + 1,
+                memory_start: range.start.0,
+                memory_limit: range.end.0,
+                file_offset: offset.0,
+                filename,
+                build_id,
+                has_functions: true,
+                has_filenames: true,
+                has_line_numbers: true,
+                has_inline_frames: true,
+            });
+        }
+    }
+    for (id, frame) in (1..).zip(&named.frames) {
+        let (mapping_id, address) = match frame.origin {
+            Origin::Module(module, at) => (mapping_of(named, module, at), at.0),
+            Origin::Kernel | Origin::Elsewhere => (0, 0),
+        };
+        // The innermost first.
+        let lines = frame.functions.iter().rev().map(|function| {
+            let (source, line) =
+                function.line.as_ref().map_or(("", 0), |(file, line)| (file.as_str(), *line));
+            Line { function_id: writer.function(&function.function, source), line: i64::from(line) }
+        });
+        let line = lines.collect();
+        file.location.push(Location { id, mapping_id, address, line });
+    }
+    let by_event: Vec<Vec<(u64, u64)>> = (0..).zip(&samples.events).map(|(n, _)| named.by_stack(n)).collect();
+    for stack in 0..samples.n_stacks() {
+        let values = by_event.iter().filter_map(|own| own.get(stack)).flat_map(|(n, period)| [*n, *period]);
+        let value: Vec<i64> = values.map(clamp).collect();
+        if value.iter().all(|n| *n == 0) {
+            continue;
+        }
+        let first = u32::try_from(stack).ok();
+        let path = std::iter::successors(first, |stack| samples.stack(*stack).1);
+        let location_id = path.map(|stack| u64::from(samples.stack(stack).0) + 1).collect();
+        file.sample.push(Sample { location_id, value });
+    }
+    Images { writer, file }.finish()
+}
+
+/// The number of the mapping that holds `at` of a module.
+fn mapping_of(named: &NamedSamples<'_>, module: u32, at: Va) -> u64 {
+    let module = module as usize;
+    let before: usize = named.modules.iter().take(module).map(|module| module.code.len()).sum();
+    let own = named
+        .modules
+        .get(module)
+        .and_then(|module| module.code.iter().position(|(code, _)| code.contains(&at)));
+    own.map_or(0, |own| (before + own) as u64 + 1)
+}
+
+fn hex(build_id: Option<&[u8]>) -> String {
+    build_id.into_iter().flatten().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl Images {
@@ -252,8 +336,7 @@ impl Images {
 
     fn add_mappings(&mut self, program: &Program, has_lines: bool) {
         let name = self.writer.strings.string(&program.image.name);
-        let hex: String = program.image.build_id.iter().flatten().map(|b| format!("{b:02x}")).collect();
-        let build_id = self.writer.strings.string(&hex);
+        let build_id = self.writer.strings.string(&hex(program.image.build_id.as_deref()));
         for s in program.image.segments.iter().filter(|s| s.executable) {
             self.file.mapping.push(Mapping {
                 id: self.file.mapping.len() as u64 + 1,

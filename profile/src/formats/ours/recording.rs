@@ -155,6 +155,19 @@ pub fn is_one(bytes: &[u8]) -> bool {
     bytes.starts_with(MAGIC) || bytes.starts_with(b"ENGRAFT") && matches!(bytes.get(7), Some(1..0x20))
 }
 
+/// Whether `file` is a recording, as far as it goes, that has a section of this tag.
+pub fn has_section(file: &[u8], tag: u8) -> bool {
+    let Some(mut c) = Cursor::behind_damaged(file, &head()) else { return false };
+    loop {
+        match c.byte() {
+            Ok(END) | Err(_) => return false,
+            Ok(found) if found == tag => return true,
+            Ok(_) if c.bytes().is_err() || c.take(8).is_err() => return false,
+            Ok(_) => {}
+        }
+    }
+}
+
 impl Recording {
     /// Of these profiles alone.
     pub fn of(profiles: impl IntoIterator<Item = Profile>) -> Recording {

@@ -60,6 +60,7 @@ fn reading_undoes_writing() {
     assert_eq!(read, whole);
     assert_eq!(read.modules[0].excerpt().unwrap(), Some(excerpt()));
     assert_eq!(read.modules[1].excerpt().unwrap(), None);
+    assert!(has_section(&whole.write(), b'v') && !has_section(&whole.write(), b'w'));
     let empty = Recording::default();
     assert_eq!(Recording::parse(&empty.write()).unwrap(), empty);
 }

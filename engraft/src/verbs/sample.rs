@@ -1,0 +1,214 @@
+//! `engraft sample`: where threads are, again and again, and by whom that was called.
+
+pub mod fill;
+pub mod recorded;
+
+use super::count::{described, described_by, find, keep, passed_on};
+use crate::input::{CommandLine, Ending, Place};
+use crate::output::{self, Answer, Hinted};
+use crate::verbs::attached::{Processes, command_of};
+use live::{AskedToEnd, Chains, End, Event, EventError, OpenError, Rate, Wanted};
+use profile::recording::{Recording, Run};
+use profile::samples;
+use program::Program;
+use session::{SampleError, Sampled, Sampler};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+use tracing::info_span;
+
+/// Run as tests.
+const EXAMPLES: &str = "\
+Examples:
+  $ engraft sample -o old.sample.engraft ./old
+  $ engraft sample -q -F 1000 --no-chains -o flat.sample.engraft ./old";
+
+/// Where a program spends its time: samples of it, started here or running already
+#[derive(clap::Args, Debug)]
+#[command(after_long_help = EXAMPLES)]
+#[command(mut_arg("words", |words| words.required(false).required_unless_present_any(["pids", "process_name"])))]
+pub struct Args {
+    #[command(flatten)]
+    processes: Processes,
+    /// How long to sample such processes: 5s, 500ms, 2min
+    #[arg(long = "for", value_name = "TIME", conflicts_with = "words", value_parser = humantime::parse_duration)]
+    how_long: Option<Duration>,
+    /// Where to write the recording [default: PROGRAM.sample.engraft, the one before being kept as
+    /// PROGRAM.sample.old.engraft]
+    #[arg(short, value_name = "REC")]
+    o: Option<PathBuf>,
+    /// How often in a second of each thread's time; `auto`: as often as takes less than 1 % of it, as
+    /// measured here
+    #[arg(short = 'F', long, value_name = "N|auto", default_value = "auto", value_parser = frequency)]
+    frequency: Frequency,
+    /// Events in place of the processor's cycles, or of the kernel's clock where there are no counters:
+    /// page-faults, cache-misses, sched:sched_switch …, several with commas between them
+    #[arg(short, long, value_name = "NAME", value_delimiter = ',')]
+    event: Vec<String>,
+    /// A sample each time that an event came N times, in place of so many a second
+    #[arg(long, value_name = "N", conflicts_with = "frequency", value_parser = clap::value_parser!(u64).range(1..))]
+    period: Option<u64>,
+    /// Where threads are alone, not by whom that was called
+    #[arg(long)]
+    no_chains: bool,
+    /// How many bytes of the stack are copied with each sample, to find callers in
+    #[arg(
+        long,
+        value_name = "BYTES",
+        default_value = "16384",
+        conflicts_with = "no_chains",
+        hide_short_help = true
+    )]
+    #[arg(value_parser = clap::value_parser!(u32).range(256..=65528))]
+    stack: u32,
+    #[command(flatten)]
+    output: output::Report,
+    #[command(flatten)]
+    rows: output::Rows,
+    #[command(flatten)]
+    command: CommandLine,
+}
+
+/// How often.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Frequency {
+    Auto,
+    Hertz(u64),
+}
+
+fn frequency(text: &str) -> Result<Frequency, String> {
+    match text.parse() {
+        _ if text == "auto" => Ok(Frequency::Auto),
+        Ok(n @ 1..) => Ok(Frequency::Hertz(n)),
+        _ => Err("a number from 1 on, or auto".to_owned()),
+    }
+}
+
+/// How much of a thread's time samples may take: less than one part in so many; a tenth of it is left for
+/// what is not measured.
+const AUTO_SHARE: u64 = 125;
+/// As often at least, and at most: more is of little use.
+const AUTO: std::ops::RangeInclusive<u64> = 10..=1999;
+
+/// Runs the verb.
+pub fn run(args: &Args) -> anyhow::Result<Answer> {
+    let (wanted, cost_ns) = wanted(args)?;
+    if args.processes.are_meant() { attached(args, wanted, cost_ns) } else { launched(args, wanted, cost_ns) }
+}
+
+/// What is asked for, and what a sample of it costs.
+fn wanted(args: &Args) -> anyhow::Result<(Wanted, Option<u64>)> {
+    let named = |name: &String| {
+        Event::named(name).map_err(|err: EventError| {
+            let hint = err.hint();
+            anyhow::Error::from(Hinted::new(format!("{:#}", anyhow::Error::from(err)), hint))
+        })
+    };
+    let mut events = args.event.iter().map(named).collect::<anyhow::Result<Vec<_>>>()?;
+    let chains = (!args.no_chains).then_some(Chains { stack: args.stack & !7 });
+    let is_default = events.is_empty();
+    if is_default {
+        events.push(Event::cycles());
+    }
+    let rate = args.period.map_or(Rate::Hertz(1), Rate::Every);
+    let mut wanted = Wanted { events, rate, chains };
+    let _span = info_span!("measure cost").entered();
+    let mut cost = session::cost_of_a_sample(&wanted);
+    if is_default && matches!(cost, Err(OpenError::NoSuchEvent { .. })) {
+        wanted.events = vec![Event::clock()];
+        cost = session::cost_of_a_sample(&wanted);
+    }
+    let cost = cost.map_err(refused)?;
+    if args.period.is_none() {
+        let auto = || {
+            cost.map_or(99, |ns| (1_000_000_000 / AUTO_SHARE / ns.max(1)).clamp(*AUTO.start(), *AUTO.end()))
+        };
+        wanted.rate = Rate::Hertz(match args.frequency {
+            Frequency::Hertz(n) => n,
+            Frequency::Auto => auto(),
+        });
+    }
+    Ok((wanted, cost))
+}
+
+fn refused(err: OpenError) -> anyhow::Error {
+    match err.hint() {
+        Some(hint) => Hinted::new(format!("{:#}", anyhow::Error::from(err)), hint).into(),
+        None => err.into(),
+    }
+}
+
+/// Samples processes that run already.
+fn attached(args: &Args, wanted: Wanted, cost_ns: Option<u64>) -> anyhow::Result<Answer> {
+    let pids = args.processes.looked_at()?;
+    let first = pids.first().copied().unwrap_or(0);
+    let path = std::fs::read_link(format!("/proc/{first}/exe")).unwrap_or_default();
+    let rec = Place::new(args.o.as_deref(), Ending::Samples, &path)?;
+    output::can_be_written(rec.path())?;
+    args.output.refuse_unfit(&[rec.path()])?;
+    let command = command_of(first);
+    let asked_to_end = AskedToEnd::keep()?;
+    let ends: Vec<End> = pids.iter().copied().map(End::of).collect();
+    let mut sampler = Sampler::start(&pids, wanted).map_err(refused)?;
+    let (started, clock) = (SystemTime::now(), Instant::now());
+    output::pause_progress();
+    super::attached::say_attached(&pids, args.how_long);
+    let is_over = &AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| sampler.run(is_over));
+        let _why = asked_to_end.wait(&ends, args.how_long);
+        is_over.store(true, Ordering::Relaxed);
+    });
+    output::resume_progress();
+    let took = clock.elapsed();
+    let sampled = info_span!("analyze").in_scope(|| sampler.finish(took, cost_ns));
+    let run = described_by(command, BTreeMap::new(), (started, took));
+    finish(args, &rec, run, sampled)?;
+    Ok(Answer::Yes)
+}
+
+/// Starts a program, and samples it to its end.
+fn launched(args: &Args, wanted: Wanted, cost_ns: Option<u64>) -> anyhow::Result<Answer> {
+    let target = find(&args.command)?;
+    let rec = Place::new(args.o.as_deref(), Ending::Samples, &target.command)?;
+    output::can_be_written(rec.path())?;
+    args.output.refuse_unfit(&[rec.path(), &target.command])?;
+    let (name, rest) = args.command.split();
+    let (started, clock) = (SystemTime::now(), Instant::now());
+    output::pause_progress();
+    let launched = Sampler::launch(&target, name, rest, wanted).map_err(|err| match err {
+        SampleError::Open(err) => refused(err),
+        err => err.into(),
+    });
+    let (mut child, mut sampler) = launched?;
+    let is_over = &AtomicBool::new(false);
+    let ended = std::thread::scope(|scope| {
+        scope.spawn(|| sampler.run(is_over));
+        let ended = live::wait(&mut child);
+        is_over.store(true, Ordering::Relaxed);
+        ended
+    })?;
+    output::resume_progress();
+    let took = clock.elapsed();
+    let sampled = info_span!("analyze").in_scope(|| sampler.finish(took, cost_ns));
+    let run = described(&args.command, (started, took), ended.status);
+    finish(args, &rec, run, sampled)?;
+    Ok(Answer::Status(passed_on(ended.status)))
+}
+
+/// Writes the recording, and says what is in it.
+fn finish(args: &Args, rec: &Place, run: Run, sampled: Sampled) -> anyhow::Result<()> {
+    let modules = info_span!("keep code").in_scope(|| sampled.recorded());
+    let sections = vec![(samples::SECTION, sampled.samples.write())];
+    let recording = Recording { run: Some(run), modules, sections, ..Recording::default() };
+    keep(rec, &recording.write())?;
+    output::tidy_before_signals_end_us();
+    if args.output.is_silent() {
+        return Ok(());
+    }
+    let programs: Vec<Option<Program>> =
+        sampled.modules.into_iter().map(|module| Some(module.program)).collect();
+    let view = fill::view(rec.path(), None, &sampled.samples, &programs);
+    args.output.print(&view)
+}

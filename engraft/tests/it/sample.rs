@@ -1,0 +1,231 @@
+//! `engraft sample`: shares of time against those that a program measures of itself, callers, processes that
+//! run already, what comes of recordings.
+
+use crate::attached::server::Server;
+use crate::run::{Ran, compile, engraft, folder};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Runs `words`, which start a program that ends with 3; what the program printed, and the report.
+#[track_caller]
+fn sampled(folder: &Path, words: &str) -> (String, Value) {
+    let ran: Ran = engraft(folder, &format!("sample --json=report.json {words}"));
+    assert_eq!((ran.code, ran.stderr.lines().count() > 0), (Some(3), true), "{}", ran.stderr);
+    let report = std::fs::read_to_string(folder.join("report.json")).expect("it was written");
+    (ran.stdout, serde_json::from_str(&report).expect("it is JSON"))
+}
+
+/// The shares of the time that a program printed of its functions.
+fn measured(printed: &str) -> BTreeMap<String, f64> {
+    let lines = printed.lines().filter_map(|line| line.split_once(' '));
+    let times: BTreeMap<String, f64> =
+        lines.map(|(name, ns)| (name.to_owned(), ns.parse().expect("a number"))).collect();
+    let all: f64 = times.values().sum();
+    times.into_iter().map(|(name, ns)| (name, ns / all)).collect()
+}
+
+/// The row of a function.
+#[track_caller]
+fn row<'v>(report: &'v Value, name: &str) -> &'v Value {
+    let rows = report["events"][0]["functions"].as_array().expect("a list");
+    rows.iter().find(|row| row["function"] == name).unwrap_or_else(|| panic!("no {name} in {report}"))
+}
+
+#[track_caller]
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+/// Each function's share is the one that the program measured, within five standard deviations of what so
+/// many samples are, and what its clock takes. Interrupts are on top of what they interrupt.
+#[track_caller]
+fn agree(printed: &str, report: &Value) {
+    let n = number(&report["events"][0]["samples"]);
+    let within: f64 = report["events"][0]["functions"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter(|row| row["function"].as_str().is_some_and(|name| name.starts_with("spin_")))
+        .map(|row| number(&row["total_share"]))
+        .sum();
+    assert!(within > 0.85, "{within} of the samples are in what spins");
+    for (name, share) in measured(printed) {
+        let own = number(&row(report, &name)["total_share"]) / within;
+        let sigma = (share * (1.0 - share) / n).sqrt();
+        assert!(
+            (own - share).abs() < 5.0 * sigma + 0.004,
+            "{name}: {own} of the samples, {share} of the time"
+        );
+    }
+}
+
+#[test]
+fn shares_are_those_that_the_program_measures() {
+    let place = folder();
+    compile(&place.path().join("shares"), "shares.c", "-O2 -pthread");
+    for threads in [1, 8] {
+        let words = format!("-F 1500 -o rec.engraft ./shares {threads} {}", 2400 / threads);
+        let (printed, report) = sampled(place.path(), &words);
+        agree(&printed, &report);
+        assert_eq!(report["threads"].as_array().expect("a list").len(), threads);
+        assert!(number(&row(&report, "round_of_all")["total_share"]) > 0.95);
+        let chains = &report["chains"];
+        let (whole, cut) = (number(&chains["whole"]), number(&chains["cut"]));
+        assert!(whole > 0.99 * (whole + cut), "{chains}");
+    }
+    // Flat.
+    let (printed, report) = sampled(place.path(), "-F 1500 --no-chains -o flat.engraft ./shares 1 2000");
+    agree(&printed, &report);
+    assert_eq!(report["chains"], Value::Null);
+}
+
+#[test]
+fn a_stripped_program_has_the_same_functions() {
+    let place = folder();
+    compile(&place.path().join("shares"), "shares.c", "-O2 -pthread");
+    compile(&place.path().join("stripped"), "shares.c", "-O2 -pthread -s");
+    let symbols = engraft(place.path(), "show shares functions --json").json();
+    let (printed, mut report) = sampled(place.path(), "-F 1500 -o rec.engraft ./stripped 1 1500");
+    let at_of: BTreeMap<u64, String> = symbols["functions"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|row| Some((row["at"].as_u64()?, row["name"].as_str()?.to_owned())))
+        .collect();
+    for row in report["events"][0]["functions"].as_array_mut().expect("a list") {
+        if row["module"] == "stripped" {
+            assert!(row["function"].as_str().is_some_and(|name| name.starts_with("fn_0x")), "{row}");
+            let name = row["at"].as_u64().and_then(|at| at_of.get(&at));
+            row["function"] = name.unwrap_or_else(|| panic!("{row} begins nowhere")).as_str().into();
+        }
+    }
+    agree(&printed, &report);
+}
+
+#[test]
+fn a_process_that_runs_already_is_sampled_and_goes_on() {
+    let place = folder();
+    let mut server = Server::start(place.path(), "sampled.c", "gcc", "-O2 -ldl");
+    crate::run::built(
+        place.path(),
+        "later.so",
+        "long later(long n) { for (volatile long i = 0; i < n; i++) ; return n; }",
+        "-O2 -shared -fPIC",
+    );
+    let pid = server.pid();
+    let path = place.path().to_owned();
+    let observed = std::thread::spawn(move || {
+        engraft(&path, &format!("sample -p {pid} --for 1500ms -F 1000 -o rec.engraft --json"))
+    });
+    std::thread::park_timeout(std::time::Duration::from_millis(300));
+    // A thread and a library that come meanwhile.
+    assert_eq!(server.ask("thread"), "thread");
+    assert_eq!(server.ask(&format!("open {}", place.path().join("later.so").display())), "opened");
+    let ran = observed.join().expect("it ends");
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let report: Value = serde_json::from_str(ran.stderr.lines().last().unwrap_or_default()).expect("JSON");
+    assert_eq!(report["processes"], serde_json::json!([pid]));
+    let names: Vec<&str> =
+        report["threads"].as_array().expect("a list").iter().filter_map(|t| t["name"].as_str()).collect();
+    assert!(names.contains(&"later") && names.contains(&"server"), "{names:?}");
+    assert_eq!(row(&report, "later")["module"], "later.so");
+    assert!(number(&row(&report, "later")["self"]) > 50.0);
+    assert!(number(&row(&report, "of_thread")["self"]) > 50.0, "{}", row(&report, "of_thread"));
+    // It is as it was, and goes on.
+    assert_eq!(server.ask("thread"), "thread");
+    server.end(true);
+}
+
+#[test]
+fn recordings_are_shown_and_become_what_others_read() {
+    let place = folder();
+    compile(&place.path().join("shares"), "shares.c", "-O2 -g -pthread");
+    let (_, report) = sampled(place.path(), "-F 1000 -o rec.engraft ./shares 2 400");
+    let n = number(&report["samples"]);
+    let here = |words: &str| engraft(place.path(), words);
+    let again = here("show rec.engraft --json").json();
+    assert_eq!(again["events"], report["events"]);
+    let functions = here("show rec.engraft functions").ok();
+    assert!(functions.contains("spin_19"), "{functions}");
+    assert!(here("show rec.engraft loops").ok().contains("spin_19"));
+    assert!(here("show rec.engraft --by line").ok().contains("shares.c:"));
+    let tree = here("show rec.engraft tree --json").json();
+    assert_eq!((tree["unit"].as_str(), tree["total"].as_f64()), (Some("samples"), Some(n)));
+    let callers = here("show rec.engraft callers spin_19 --json").json();
+    let rows: Vec<&str> = callers["tree"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|row| row["function"].as_str())
+        .collect();
+    assert_eq!(rows.get(..3), Some(&["spin_19", "round_of_all", "work"][..]));
+    let none = here("show rec.engraft callers nobody");
+    assert_eq!(none.code, Some(2), "{}", none.stderr);
+    assert_eq!(here("show rec.engraft edges").code, Some(2));
+    // Of one function: its code, with samples.
+    assert!(here("show rec.engraft function spin_19").ok().contains("shares.c"));
+    let folded = here("convert rec.engraft -o x.folded");
+    assert_eq!(folded.code, Some(0), "{}", folded.stderr);
+    let text = std::fs::read_to_string(place.path().join("x.folded")).expect("written");
+    let sum: f64 = text.lines().filter_map(|l| l.rsplit_once(' ')?.1.parse::<f64>().ok()).sum();
+    assert_eq!(sum, n);
+    assert!(text.lines().any(|line| line.contains("main;work;round_of_all;spin_19 ")), "{text}");
+    for to in ["x.svg", "x.pb.gz", "x.firefox.json", "x.fdata", "x.csv"] {
+        let written = here(&format!("convert rec.engraft -o {to}"));
+        assert_eq!(written.code, Some(0), "{to}: {}", written.stderr);
+    }
+    let firefox = std::fs::read(place.path().join("x.firefox.json")).expect("written");
+    let firefox: Value = serde_json::from_slice(&firefox).expect("JSON");
+    let threads = firefox["threads"].as_array().expect("a list").iter();
+    assert_eq!(threads.map(|thread| number(&thread["samples"]["length"])).sum::<f64>(), n);
+    // It is a profile like others.
+    compile(&place.path().join("new"), "shares.c", "-O1 -pthread");
+    let carried = here("carry shares new --profile rec.engraft -o new.engraft");
+    assert_eq!(carried.code, Some(0), "{}", carried.stderr);
+    assert_eq!(here("diff rec.engraft rec.engraft").code, Some(0));
+    // Counts have no callers and no times.
+    assert_eq!(here("count -q -o counts.engraft ./shares 1 1").code, Some(3));
+    let refused = here("convert counts.engraft -o y.firefox.json");
+    assert_eq!(refused.code, Some(2));
+    assert!(refused.stderr.contains("engraft sample"), "{}", refused.stderr);
+}
+
+#[test]
+fn what_cannot_be_sampled_is_refused_by_name() {
+    let place = folder();
+    let refused = |words: &str, what: &str, hint: &str| {
+        let ran = engraft(place.path(), &format!("sample {words}"));
+        assert_eq!(ran.code, Some(2), "{words}: {}", ran.stderr);
+        assert!(ran.stderr.contains(what) && ran.stderr.contains(hint), "{words}: {}", ran.stderr);
+    };
+    refused("-e rain true", "no event rain", "page-faults");
+    refused("-e no:such true", "no tracepoint no:such", "available_events");
+    refused("-p 999999999", "no process 999999999", "ps -e");
+    refused("-F 100000000 true", "samples no more than", "perf_event_max_sample_rate");
+    refused("no-such-program", "no program no-such-program", "PATH");
+    refused("-F never true", "never", "auto");
+    refused("-o /no/such/folder/rec true", "/no/such/folder", "");
+}
+
+#[test]
+fn other_events_are_sampled() {
+    let place = folder();
+    crate::run::built(
+        place.path(),
+        "touches",
+        "#include <stdlib.h>\n#include <string.h>\n__attribute__((noinline)) void touch(char *p, long n) { for (long i = 0; i < n; i += 4096) p[i] = 1; }
+         int main(void) { long n = 64l << 20; char *p = malloc(n); touch(p, n); return p[4096]; }",
+        "-O1",
+    );
+    let ran =
+        engraft(place.path(), "sample -e page-faults --period 1 -o rec.engraft --json=report.json ./touches");
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    let report = std::fs::read_to_string(place.path().join("report.json")).expect("it was written");
+    let report: Value = serde_json::from_str(&report).expect("JSON");
+    assert_eq!((&report["events"][0]["event"], &report["hertz"]), (&"page-faults".into(), &Value::Null));
+    // Each page once, but where the kernel gives a large one at once.
+    let n = number(&row(&report, "touch")["self"]);
+    assert!((32.0..16_384.0 + 64.0).contains(&n), "{n}");
+    assert_eq!(report["cost_share"], Value::Null);
+}

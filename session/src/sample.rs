@@ -1,0 +1,359 @@
+//! Threads of processes sampled for a while: where they were, and by whom that was called.
+//!
+//! ```text
+//!  live::Sampling ─ records, by time ─► [`Sampler`]: what each process has mapped; stacks unwound
+//!                                          └─► samples, and of each image how often each block was hit
+//! ```
+//! Nothing is stopped or changed.
+//!
+//! Source: PADRONE, 2.2 and 2.3.
+
+mod cost;
+mod kernel_names;
+mod space;
+
+pub use cost::cost_of_a_sample;
+
+use crate::module::written_path;
+use crate::process::{ProcessModules, perf_map};
+use crate::run::{self, RunError};
+use framehop::x86_64::CacheX86_64;
+use kernel_names::KernelNames;
+use live::launch::AtStart;
+use live::{Heard, OpenError, Sample, Sampling, Target, Unit, Wanted};
+use profile::samples::{self, Frame, Quality, Recorder, Samples};
+use profile::{Profile, recording};
+use program::{LiveVa, Program, Va};
+use rayon::prelude::*;
+use space::{Images, Place, Space};
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+use std::process::Child;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Processes that are sampled.
+pub struct Sampler {
+    sampling: Sampling,
+    images: Images,
+    spaces: HashMap<u32, Space>,
+    cache: CacheX86_64,
+    recorder: Recorder,
+    /// By number: what frames are made of, in the end.
+    places: Vec<Place>,
+    quality: Quality,
+    /// Code that is of no image, by process and address: JIT compilers', for one.
+    elsewhere: HashMap<(u32, LiveVa), u32>,
+    /// The same of the kernel, by address.
+    in_kernel: HashMap<u64, u32>,
+}
+
+/// What was sampled.
+pub struct Sampled {
+    /// All samples; their frames have the numbers of `modules`.
+    pub samples: Samples,
+    /// The images that were seen.
+    pub modules: Vec<SampledModule>,
+}
+
+/// An image in which threads were, or whence they were called.
+pub struct SampledModule {
+    /// Where its file is, as its process calls it.
+    pub path: PathBuf,
+    /// What it is.
+    pub program: Program,
+    /// How often threads were in each block.
+    pub profile: Profile,
+    /// How often threads were in each block, or had called from there.
+    seen: Profile,
+}
+
+/// Frames are marked so until their names are looked up.
+const NUMBER: char = '\0';
+
+/// Why a program that was to be started is not sampled.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SampleError {
+    /// It cannot be sampled: it has not run.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// It cannot be started.
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+impl Sampler {
+    /// Starts `target`, called `name`, with `args`, sampled from its first instruction on.
+    ///
+    /// # Errors
+    /// If it cannot be started or sampled. In both cases no instruction of it has run.
+    pub fn launch(
+        target: &Target,
+        name: &OsStr,
+        args: &[OsString],
+        wanted: Wanted,
+    ) -> Result<(Child, Sampler), SampleError> {
+        let launched = |err| SampleError::Run(RunError::Launch(err).explained());
+        live::pass_signals_on();
+        let started = AtStart::of(run::command(target, name, args)).map_err(launched)?;
+        let sampler = Sampler::start(&[started.pid()], wanted)?;
+        Ok((started.let_go().map_err(launched)?, sampler))
+    }
+
+    /// Of processes `pids` and those that they make, from now on.
+    ///
+    /// # Errors
+    /// If there is no such event, or we may not.
+    pub fn start(pids: &[i32], wanted: Wanted) -> Result<Sampler, OpenError> {
+        let mut images = Images::default();
+        let mut spaces = HashMap::new();
+        // Before anything is told: to read them takes a while.
+        let look = |images: &mut Images, spaces: &mut HashMap<u32, Space>| {
+            for pid in pids {
+                if let Ok(modules) = ProcessModules::of(*pid) {
+                    spaces.insert(pid.cast_unsigned(), Space::of(&modules, images));
+                }
+            }
+        };
+        look(&mut images, &mut spaces);
+        let sampling = Sampling::start(pids, wanted.clone())?;
+        // What was mapped between.
+        look(&mut images, &mut spaces);
+        let unit = |event: &live::Event| samples::Event {
+            name: event.name.clone(),
+            is_time: event.unit() == Unit::Nanoseconds,
+        };
+        let mut recorder = Recorder::new(wanted.events.iter().map(unit).collect());
+        for pid in pids {
+            for (thread, name) in names_of(*pid) {
+                recorder.name(pid.cast_unsigned(), thread, &name);
+            }
+        }
+        let hertz = match wanted.rate {
+            live::Rate::Hertz(n) => n,
+            live::Rate::Every(_) => 0,
+        };
+        let quality = Quality {
+            hertz,
+            has_chains: wanted.chains.is_some(),
+            has_kernel: sampling.has_kernel(),
+            ..Quality::default()
+        };
+        Ok(Sampler {
+            sampling,
+            images,
+            spaces,
+            cache: CacheX86_64::new(),
+            recorder,
+            places: Vec::new(),
+            quality,
+            elsewhere: HashMap::new(),
+            in_kernel: HashMap::new(),
+        })
+    }
+
+    /// Takes what is sampled until somebody says that it `is_over`.
+    pub fn run(&mut self, is_over: &AtomicBool) {
+        while !is_over.load(Ordering::Relaxed) {
+            self.take(Duration::from_millis(20));
+        }
+    }
+
+    /// Takes what was sampled since; waits for `most`, if there is little.
+    fn take(&mut self, most: Duration) {
+        self.sampling.wait(most);
+        for heard in self.sampling.take() {
+            self.hear(heard);
+        }
+    }
+
+    fn hear(&mut self, heard: Heard) {
+        match heard {
+            Heard::Sample(sample) => self.sample(&sample),
+            Heard::Mapped { process, range, offset, inode, path } => {
+                let space = self.spaces.entry(process).or_default();
+                space.map((process, &path, inode), (range, offset), &mut self.images);
+            }
+            Heard::Began { process, thread, parent, maker } => {
+                // Until it has another.
+                self.recorder.name_as((process, thread), (parent, maker));
+                if let Some(space) = self.spaces.get(&parent).filter(|_| process != parent).cloned() {
+                    self.spaces.insert(process, space);
+                }
+            }
+            Heard::Named { process, thread, name, is_exec } => {
+                self.recorder.name(process, thread, &name);
+                if is_exec {
+                    self.spaces.insert(process, Space::default());
+                }
+            }
+            Heard::Lost(n) => self.quality.lost += n,
+        }
+    }
+
+    fn sample(&mut self, sample: &Sample) {
+        let thread = self.recorder.thread(sample.process, sample.thread);
+        let space = self.spaces.entry(sample.process).or_default();
+        let mut places = std::mem::take(&mut self.places);
+        places.clear();
+        if let Some(user) = &sample.user {
+            match space.unwind(user, &mut self.cache, &mut places) {
+                true => self.quality.n_whole += 1,
+                false => self.quality.n_cut += 1,
+            }
+        } else if !is_kernels(sample.at) {
+            places.push(space.place(sample.at));
+        }
+        let mut frames: Vec<Frame> =
+            places.iter().rev().map(|place| self.frame(sample.process, *place)).collect();
+        match sample.kernel.as_slice() {
+            [] if is_kernels(sample.at) => frames.push(self.kernel_frame(sample.at.0)),
+            kernel => {
+                let kernel: Vec<Frame> = kernel.iter().rev().map(|at| self.kernel_frame(*at)).collect();
+                frames.extend(kernel);
+            }
+        }
+        self.places = places;
+        let stack = self.recorder.stack(frames);
+        self.recorder.add(samples::Sample {
+            event: u32::try_from(sample.event).unwrap_or(0),
+            thread,
+            time: sample.time.saturating_sub(self.sampling.began()),
+            stack,
+            period: sample.period,
+        });
+    }
+
+    fn frame(&mut self, process: u32, place: Place) -> Frame {
+        match place {
+            Place::Code { image, at } => Frame::Code { module: u32::try_from(image).unwrap_or(u32::MAX), at },
+            Place::Elsewhere(at) => {
+                let n = u32::try_from(self.elsewhere.len()).unwrap_or(u32::MAX);
+                let n = *self.elsewhere.entry((process, at)).or_insert(n);
+                Frame::Named(format!("{NUMBER}{n}").into())
+            }
+        }
+    }
+
+    fn kernel_frame(&mut self, at: u64) -> Frame {
+        let n = u32::try_from(self.in_kernel.len()).unwrap_or(u32::MAX);
+        let n = *self.in_kernel.entry(at).or_insert(n);
+        Frame::Kernel(format!("{NUMBER}{n}").into())
+    }
+
+    /// Ends it, and looks up what was seen; `cost_ns` is what a sample takes of a thread, if that was
+    /// measured.
+    pub fn finish(mut self, took: Duration, cost_ns: Option<u64>) -> Sampled {
+        self.sampling.stop();
+        for heard in self.sampling.take_rest() {
+            self.hear(heard);
+        }
+        self.quality.cost_ns = cost_ns;
+        self.quality.duration_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        let names = self.names();
+        let Sampler { images, recorder, quality, .. } = self;
+        let samples = recorder.finish(quality).with_frames(|frame| names.get(frame).cloned());
+        by_module(samples, images)
+    }
+
+    /// What is there in place of frames that are numbered.
+    fn names(&self) -> HashMap<Frame, Frame> {
+        let mut names = HashMap::new();
+        let mut maps: HashMap<u32, Vec<perf_map::Named>> = HashMap::new();
+        for ((process, at), n) in &self.elsewhere {
+            let map = maps.entry(*process).or_insert_with(|| perf_map::of_number(process.cast_signed()));
+            let n_before = map.partition_point(|named| named.range.start <= *at);
+            let named =
+                n_before.checked_sub(1).and_then(|n| map.get(n)).filter(|named| named.range.contains(at));
+            let frame = named.map_or(Frame::Unknown, |named| Frame::Named(named.name.clone()));
+            names.insert(Frame::Named(format!("{NUMBER}{n}").into()), frame);
+        }
+        let kernel = if self.in_kernel.is_empty() { KernelNames::default() } else { KernelNames::read() };
+        for (at, n) in &self.in_kernel {
+            names.insert(Frame::Kernel(format!("{NUMBER}{n}").into()), Frame::Kernel(kernel.at(*at).into()));
+        }
+        names
+    }
+}
+
+/// Whether an address is the kernel's.
+fn is_kernels(at: LiveVa) -> bool {
+    at.0 >> 63 != 0
+}
+
+/// The threads of process `pid` with their names.
+fn names_of(pid: i32) -> Vec<(u32, String)> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    tasks
+        .filter_map(|task| {
+            let name = std::fs::read_to_string(task.path().join("comm")).ok()?;
+            Some((task.file_name().to_str()?.parse().ok()?, name.trim_end().to_owned()))
+        })
+        .collect()
+}
+
+/// The images that were seen, with what was seen of each, and the samples with their numbers.
+fn by_module(samples: Samples, images: Images) -> Sampled {
+    let mut at_first: BTreeMap<u32, BTreeMap<Va, u64>> = BTreeMap::new();
+    let mut in_all: BTreeMap<u32, BTreeMap<Va, u64>> = BTreeMap::new();
+    let mut own = vec![0u64; samples.n_stacks()];
+    for sample in samples.iter() {
+        if let Some(own) = own.get_mut(sample.stack as usize) {
+            *own += 1;
+        }
+    }
+    let mut all = own.clone();
+    for stack in (0..samples.n_stacks()).rev() {
+        let number = u32::try_from(stack).unwrap_or(u32::MAX);
+        let (frame, caller) = samples.stack(number);
+        let n = all.get(stack).copied().unwrap_or(0);
+        if let Some(sum) = caller.and_then(|caller| all.get_mut(caller as usize)) {
+            *sum += n;
+        }
+        if let Some(Frame::Code { module, at }) = samples.frames().get(frame as usize) {
+            let own = own.get(stack).copied().unwrap_or(0);
+            if own > 0 {
+                *at_first.entry(*module).or_default().entry(*at).or_default() += own;
+            }
+            *in_all.entry(*module).or_default().entry(*at).or_default() += n;
+        }
+    }
+    let numbers: HashMap<u32, u32> = in_all.keys().copied().zip(0..).collect();
+    let seen = images.all.into_iter().enumerate().filter_map(|(n, known)| {
+        let n = u32::try_from(n).ok()?;
+        Some((known, at_first.remove(&n).unwrap_or_default(), in_all.remove(&n)?))
+    });
+    let modules = seen.collect::<Vec<_>>().into_par_iter().map(|(known, own, all)| {
+        let program = Program::analyze_code(known.image);
+        let profile = |points| Profile {
+            image: profile::ImageRef {
+                name: written_path(&known.path),
+                ..profile::ImageRef::of(&program.image)
+            },
+            ..profile::of_points(&program, points)
+        };
+        let (profile, seen) = (profile(own), profile(all));
+        SampledModule { path: known.path, program, profile, seen }
+    });
+    let samples = samples.with_frames(|frame| match frame {
+        Frame::Code { module, at } => {
+            Some(numbers.get(module).map_or(Frame::Unknown, |n| Frame::Code { module: *n, at: *at }))
+        }
+        _ => None,
+    });
+    Sampled { samples, modules: modules.collect() }
+}
+
+impl Sampled {
+    /// What a recording has of the modules: their samples, and the code in which samples are, or which called
+    /// that.
+    pub fn recorded(&self) -> Vec<recording::Module> {
+        let kept = |module: &SampledModule| {
+            let code = measure::excerpt(&module.program, &module.seen);
+            recording::Module::new(module.profile.clone(), Some(&code))
+        };
+        self.modules.par_iter().map(kept).collect()
+    }
+}

@@ -1,0 +1,241 @@
+//! What processes have mapped while they are sampled: which code an address is of, and who called it.
+//!
+//! Source: System V ABI for x86-64, 3.7 (unwinding); DWARF 5, 6.4, as read by framehop.
+
+use crate::attach::places;
+use crate::process::{ProcessModule, ProcessModules};
+use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
+use framehop::{ExplicitModuleSectionInfo, FrameAddress, Module, Unwinder as _};
+use live::UserStack;
+use program::{Bias, Image, LiveVa, Va};
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+type Bytes = Arc<[u8]>;
+
+/// An image that some process has mapped.
+pub(super) struct Known {
+    /// As it is.
+    pub(super) image: Image,
+    /// What its process calls it.
+    pub(super) path: PathBuf,
+    /// Its unwind tables, where they are in the image.
+    unwind: Option<(Range<u64>, Bytes)>,
+}
+
+/// All images, each once.
+#[derive(Default)]
+pub(super) struct Images {
+    pub(super) all: Vec<Known>,
+    by_file: HashMap<(PathBuf, u64), Option<usize>>,
+    kernels: Option<Option<usize>>,
+}
+
+/// Code of an image in a process.
+#[derive(Clone, Debug)]
+struct Piece {
+    end: u64,
+    image: usize,
+    bias: Bias,
+}
+
+/// What a process has mapped.
+#[derive(Clone, Default)]
+pub(super) struct Space {
+    /// By where it starts.
+    pieces: BTreeMap<u64, Piece>,
+    unwinder: UnwinderX86_64<Bytes>,
+}
+
+/// Where a thread was, or whence it was called.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Place {
+    /// In an image, by its number.
+    Code { image: usize, at: Va },
+    /// In no image.
+    Elsewhere(LiveVa),
+}
+
+impl Images {
+    fn add(&mut self, image: Image, path: &Path) -> usize {
+        let table = image.unwind_tables().into_iter().max_by_key(|(_, bytes)| bytes.len());
+        let unwind = table.map(|(at, bytes)| (at.0..at.0 + bytes.len() as u64, Bytes::from(bytes)));
+        self.all.push(Known { image, path: path.to_owned(), unwind });
+        self.all.len() - 1
+    }
+
+    /// The image of the file that process `pid` has mapped from `path`, if it is still there.
+    fn of_file(&mut self, pid: u32, path: &Path, inode: u64) -> Option<usize> {
+        if path == Path::new("[vdso]") {
+            return self.of_kernel();
+        }
+        if !path.is_absolute() || path.starts_with("/memfd:") {
+            return None;
+        }
+        if let Some(known) = self.by_file.get(&(path.to_owned(), inode)) {
+            return *known;
+        }
+        let seen = Path::new("/proc").join(pid.to_string()).join("root");
+        let seen = seen.join(path.strip_prefix("/").unwrap_or(path));
+        let is_it = |file: &&Path| std::fs::metadata(file).is_ok_and(|about| about.ino() == inode);
+        let file = [path, &seen].into_iter().find(is_it);
+        let image = file.and_then(|file| Image::load(file).ok()).map(|mut image| {
+            image.name = path.display().to_string();
+            self.add(image, path)
+        });
+        self.by_file.insert((path.to_owned(), inode), image);
+        image
+    }
+
+    /// The kernel's own module, which all processes have: ours, too.
+    fn of_kernel(&mut self) -> Option<usize> {
+        if let Some(known) = self.kernels {
+            return known;
+        }
+        let ours = i32::try_from(std::process::id()).ok().and_then(|pid| ProcessModules::of(pid).ok());
+        let image = ours.and_then(|ours| {
+            let module = ours.all.iter().find(|module| module.name == "[vdso]")?;
+            ours.image(module, false).ok()
+        });
+        let known = image.map(|found| self.add(found.image, Path::new("[vdso]")));
+        self.kernels = Some(known);
+        known
+    }
+}
+
+/// How far `image` was moved, of which the code from `offset` on was mapped at `start`.
+fn bias(image: &Image, start: LiveVa, offset: u64) -> Option<Bias> {
+    const PAGE: u64 = 0x1000;
+    let holds = |s: &&program::image::Segment| {
+        s.executable && s.offset.0 / PAGE * PAGE <= offset && offset < s.offset.0.saturating_add(s.file_len)
+    };
+    let segment = image.segments.iter().find(holds)?;
+    Some(Bias::between(Va(segment.range.start.0.wrapping_add(offset).wrapping_sub(segment.offset.0)), start))
+}
+
+impl Space {
+    /// What the process has mapped as it is now.
+    pub(super) fn of(modules: &ProcessModules, images: &mut Images) -> Space {
+        let mut space = Space::default();
+        for module in &modules.all {
+            if let Some((image, bias)) = known(modules, module, images) {
+                space.put(module.range.clone(), image, bias, images);
+            }
+        }
+        space
+    }
+
+    /// Code of a file was mapped.
+    pub(super) fn map(
+        &mut self,
+        (pid, path, inode): (u32, &Path, u64),
+        (range, offset): (Range<LiveVa>, u64),
+        images: &mut Images,
+    ) {
+        let image = images.of_file(pid, path, inode);
+        let found = image.and_then(|n| Some((n, bias(&images.all.get(n)?.image, range.start, offset)?)));
+        match found {
+            Some((image, bias)) => self.put(range, image, bias, images),
+            None => self.clear(&range),
+        }
+    }
+
+    fn clear(&mut self, range: &Range<LiveVa>) {
+        let over: Vec<u64> = self
+            .pieces
+            .range(..range.end.0)
+            .filter(|(_, piece)| piece.end > range.start.0)
+            .map(|(start, _)| *start)
+            .collect();
+        for start in over {
+            self.pieces.remove(&start);
+            self.unwinder.remove_module(start);
+        }
+    }
+
+    fn put(&mut self, range: Range<LiveVa>, image: usize, bias: Bias, images: &Images) {
+        self.clear(&range);
+        let Some(known) = images.all.get(image) else { return };
+        let (start, end) = (range.start.0, range.end.0);
+        self.pieces.insert(start, Piece { end, image, bias });
+        let Some((at, bytes)) = &known.unwind else { return };
+        let of = |name: &str| known.image.sections.iter().find(|s| s.name == name).map(|s| s.range.clone());
+        let range_of = |name: &str| of(name).map(|range| range.start.0..range.end.0);
+        let sections = ExplicitModuleSectionInfo {
+            // Where images are that are linked at zero.
+            base_svma: 0,
+            text_svma: range_of(".text"),
+            got_svma: range_of(".got"),
+            eh_frame_svma: Some(at.clone()),
+            eh_frame: Some(Arc::clone(bytes)),
+            ..ExplicitModuleSectionInfo::default()
+        };
+        let base = bias.to_live(Va(0)).0;
+        self.unwinder.add_module(Module::new(known.image.name.clone(), start..end, base, sections));
+    }
+
+    /// Which code is at `at`.
+    pub(super) fn place(&self, at: LiveVa) -> Place {
+        let below = self.pieces.range(..=at.0).next_back().filter(|(_, piece)| at.0 < piece.end);
+        match below {
+            Some((_, piece)) => Place::Code { image: piece.image, at: piece.bias.to_image(at) },
+            None => Place::Elsewhere(at),
+        }
+    }
+
+    /// Where a thread was and whence it was called, the innermost first, into `places`; whether the last of
+    /// them is the first function of its thread.
+    pub(super) fn unwind(&self, user: &UserStack, cache: &mut CacheX86_64, places: &mut Vec<Place>) -> bool {
+        let (sp, bytes) = (user.sp, user.bytes.as_slice());
+        let mut read = |at: u64| {
+            let from = at.checked_sub(sp).and_then(|n| usize::try_from(n).ok()).ok_or(())?;
+            let word = bytes.get(from..).and_then(|rest| rest.first_chunk()).ok_or(())?;
+            Ok(u64::from_le_bytes(*word))
+        };
+        let regs = UnwindRegsX86_64::new(user.at.0, sp, user.bp);
+        let mut frames = self.unwinder.iter_frames(user.at.0, regs, cache, &mut read);
+        loop {
+            match frames.next() {
+                Ok(Some(FrameAddress::InstructionPointer(at))) => places.push(self.place(LiveVa(at))),
+                Ok(Some(FrameAddress::ReturnAddress(at))) => places.push(self.place(LiveVa(at.get() - 1))),
+                Ok(None) => return true,
+                Err(_) => return false,
+            }
+            // No program has more; whoever changes its own stack may look as if.
+            if places.len() > MOST_FRAMES {
+                return false;
+            }
+        }
+    }
+}
+
+const MOST_FRAMES: usize = 1 << 13;
+
+/// The image of a module of a process, and how far it was moved.
+fn known(process: &ProcessModules, module: &ProcessModule, images: &mut Images) -> Option<(usize, Bias)> {
+    let inode = process.mapping_at(module.range.start).map_or(0, |mapping| mapping.inode);
+    let path = PathBuf::from(&module.name);
+    let key = (path.clone(), inode);
+    let is_file = path.is_absolute() && inode != 0;
+    if let Some(Some(n)) = images.by_file.get(&key).filter(|_| is_file)
+        && let Some(bias) = images.all.get(*n).and_then(|known| module.bias(&known.image))
+    {
+        return Some((*n, bias));
+    }
+    let found = process.image(module, false).ok()?;
+    let n = images.add(found.image, &path);
+    if is_file {
+        images.by_file.insert(key, Some(n));
+    }
+    Some((n, found.bias))
+}
+
+impl ProcessModule {
+    /// How far `image`, which is its file's, was moved.
+    fn bias(&self, image: &Image) -> Option<Bias> {
+        places::bias(image, self.mapped()?)
+    }
+}
