@@ -11,8 +11,8 @@ use output::Answer;
 use std::ffi::OsString;
 use std::process::ExitCode;
 use verbs::{
-    cache, carry, convert, count, diff, doctor, help, instrument, matches, query, replace, rescue, sample,
-    score, show, trace, values,
+    cache, carry, convert, count, diff, doctor, help, instrument, ipc, matches, query, replace, rescue,
+    sample, score, show, trace, values,
 };
 
 /// Profiles, compares and re-optimises x86-64 Linux programs from their binaries alone
@@ -63,6 +63,7 @@ enum Verb {
     Values(values::Args),
     Diff(diff::Args),
     Instrument(instrument::Args),
+    Ipc(ipc::Args),
     Query(query::Args),
     Replace(replace::Args),
     Rescue(rescue::Args),
@@ -209,6 +210,7 @@ fn run(cli: Cli) -> anyhow::Result<Answer> {
         Verb::Values(args) => values::run(&args),
         Verb::Diff(args) => diff::run(&args),
         Verb::Instrument(args) => instrument::run(&args),
+        Verb::Ipc(args) => ipc::run(&args),
         Verb::Query(args) => query::run(&args),
         Verb::Replace(args) => replace::run(&args),
         Verb::Rescue(args) => rescue::run(&args),

@@ -13,6 +13,7 @@ pub mod diff;
 pub mod doctor;
 pub mod help;
 pub mod instrument;
+pub mod ipc;
 pub mod matches;
 pub mod query;
 pub mod replace;

@@ -19,7 +19,7 @@ pub use cache::{Cache, Entry};
 pub use exec::Caught;
 pub use kernel::{
     Chains, Death, Deaths, Event, EventError, Heard, KernelReport, Mapped, OpenError, Rate, Sample, Sampling,
-    Unit, UserStack, Wanted,
+    Total, Totals, Unit, UserStack, Wanted,
 };
 pub use launch::{Target, TargetError};
 pub use process::{

@@ -233,7 +233,8 @@ impl Points {
                 Action::Keep(_, Sink::Call)
                 | Action::Call(..)
                 | Action::Append(_)
-                | Action::CountInStream(_) => return None,
+                | Action::CountInStream(_)
+                | Action::AddInStream(..) => return None,
             };
             Some(Watch { what: line.1.clone(), word: *word, keeps })
         };

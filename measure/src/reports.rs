@@ -3,6 +3,7 @@
 pub mod count;
 pub mod diff;
 pub mod inclusive;
+pub mod ipc;
 pub mod lines;
 pub mod loops;
 pub mod paths;

@@ -22,6 +22,7 @@ mod auto;
 mod bytes;
 mod collect;
 mod condition;
+pub mod executed;
 mod known;
 mod loops;
 mod open;

@@ -53,6 +53,17 @@ impl Insert {
         Insert { increment: None, text: Some(Box::new(text)) }
     }
 
+    /// `n` added to such a word.
+    pub(crate) fn addition_to_word(how: Increment, mut n: u32, word: u32) -> Insert {
+        let mut text = Text::default();
+        while n > 0 {
+            let some = u8::try_from(n).map_or(Increment::MOST, |n| n.min(Increment::MOST));
+            text.addition(how, some, Target::Word(word));
+            n -= u32::from(some);
+        }
+        Insert { increment: None, text: Some(Box::new(text)) }
+    }
+
     pub(crate) fn append(&mut self, other: Insert) {
         let text = self.text.get_or_insert_default();
         if let Some((how, counter)) = self.increment.take() {
@@ -70,9 +81,13 @@ impl Insert {
 impl Text {
     /// Writes an increment.
     fn increment(&mut self, how: Increment, counter: Target) {
+        self.addition(how, 1, counter);
+    }
+
+    fn addition(&mut self, how: Increment, n: u8, counter: Target) {
         let base = self.bytes.len();
         self.stack.extend(how.stack().iter().map(|&(at, stack)| (base + at, stack)));
-        self.places.extend(how.emit(&mut self.bytes).map(|(at, end)| (at, end, counter)));
+        self.places.extend(how.emit_adding(n, &mut self.bytes).map(|(at, end)| (at, end, counter)));
     }
 }
 

@@ -57,6 +57,8 @@ pub enum Action {
     /// A word of the page that a thread's stream of events starts with is incremented: one of
     /// [`crate::arch::shared::N_EVENT_WORDS`], which all modules share.
     CountInStream(u32),
+    /// So much is added to such a word.
+    AddInStream(u32, u32),
     /// A value goes into the thread's own memory.
     Keep(Value, Sink),
     /// A record is appended to the thread's stream of events.
@@ -223,10 +225,9 @@ impl Plan {
     /// Whether something is appended to the thread's stream of events.
     pub fn has_events(&self) -> bool {
         !self.events.is_empty()
-            || self
-                .probes
-                .iter()
-                .any(|probe| matches!(probe.action, Action::Append(_) | Action::CountInStream(_)))
+            || self.probes.iter().any(|probe| {
+                matches!(probe.action, Action::Append(_) | Action::CountInStream(_) | Action::AddInStream(..))
+            })
     }
 
     /// Whether code is moved, no more.
@@ -246,7 +247,8 @@ impl Action {
             Action::Count | Action::Keep(_, Sink::Last) => 1,
             Action::Keep(_, Sink::Ring(len)) => 1 + len,
             Action::Keep(_, Sink::Histogram) => HISTOGRAM_WORDS,
-            Action::Keep(_, Sink::Call) | Action::Append(_) | Action::CountInStream(_) => 0,
+            Action::Keep(_, Sink::Call) | Action::Append(_) => 0,
+            Action::CountInStream(_) | Action::AddInStream(..) => 0,
             Action::Call(_, routine) => routine.words,
         }
     }

@@ -104,7 +104,9 @@ pub struct Quality {
     pub has_chains: bool,
     /// Of samples with callers, those whose callers are known to the first.
     pub n_whole: u64,
-    /// And those with some that are not.
+    /// Of these, those of which some were read from the stack a moment later: it is deeper than was copied.
+    pub n_later: u64,
+    /// And those with some callers that are not known.
     pub n_cut: u64,
     /// Whether code of the kernel was sampled.
     pub has_kernel: bool,

@@ -5,6 +5,7 @@
 mod x86_64;
 
 pub use x86_64::{
-    Branch, ControlFlow, DWARF_STACK_POINTER, Decoder, Effects, EffectsOf, Insn, LOCK, MemoryUse, Operand,
-    PositionDependence, Quick, Reg, RegClass, RegSet, StackMove, Step, Sum, Test, abi, decode,
+    Branch, ControlFlow, DWARF_FRAME_POINTER, DWARF_STACK_POINTER, Decoder, Effects, EffectsOf, Insn, LOCK,
+    MemoryUse, Operand, PositionDependence, Quick, Reg, RegClass, RegSet, StackMove, Step, Sum, Test, abi,
+    decode,
 };

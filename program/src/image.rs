@@ -17,6 +17,7 @@ mod go;
 mod headers;
 mod memory;
 mod plt;
+mod realigned;
 mod restartable;
 #[cfg(test)]
 mod tests;
@@ -25,6 +26,7 @@ mod unwind;
 pub use dynamic::is_libc_file;
 pub use exports::{Defined, Definition, exports};
 pub use memory::Read;
+pub use realigned::Realigned;
 pub use restartable::{Restartable, RestartableSequences};
 
 use crate::addr::{FileOff, LiveVa, Va};

@@ -10,12 +10,14 @@
 //! Invariant: what fails before anything is put in leaves the process as it was.
 
 mod count;
+mod ipc;
 pub(crate) mod places;
 mod record;
 mod replace;
 mod values;
 
 pub use count::{AttachedRun, CountedWhile};
+pub use ipc::{CallsMeasured, CallsWanted, IpcError, measure_calls};
 pub use record::RecordedWhile;
 pub use replace::{LoadedModule, ReplaceError, Replacement, Standing, standing};
 pub use values::{MeasuredWhile, Taking};

@@ -39,8 +39,9 @@ mod store;
 mod values;
 
 pub use attach::{
-    Attached, AttachedRun, CountedWhile, LoadedModule, MeasuredWhile, ReadyProcess, RecordedWhile,
-    ReplaceError, Replacement, RunningError, RunningProgram, Standing, Taking, standing,
+    Attached, AttachedRun, CallsMeasured, CallsWanted, CountedWhile, IpcError, LoadedModule, MeasuredWhile,
+    ReadyProcess, RecordedWhile, ReplaceError, Replacement, RunningError, RunningProgram, Standing, Taking,
+    measure_calls, standing,
 };
 pub use choose::{FunctionFilter, Glob, ModuleFilter, NoneWanted, Spellings, is_system_file};
 pub use count::{Collected, CountError, CountedRun, OtherPrograms};
@@ -58,6 +59,6 @@ pub use prepare::{Modules, PrepareError, Prepared};
 pub use process::{FileState, ProcessImage, ProcessModule, ProcessModuleError, ProcessModules, Whence};
 pub use record::{Forecast, Recordable, Recorded, RecordedRun};
 pub use run::RunError;
-pub use sample::{SampleError, Sampled, SampledModule, Sampler, cost_of_a_sample};
+pub use sample::{SampleError, Sampled, SampledModule, Sampler, cost_of_a_sample, names_of as threads_of};
 pub use store::{CACHE_LIMIT, Kept, Store, StoreError, cached, clear_cache};
 pub use values::{CalibrateError, FinishedLog, Measurable, MeasureError, Measured, MeasuredRun};

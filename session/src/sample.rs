@@ -10,6 +10,7 @@
 
 mod cost;
 mod kernel_names;
+mod later;
 mod space;
 
 pub use cost::cost_of_a_sample;
@@ -19,19 +20,20 @@ use crate::process::{ProcessModules, perf_map};
 use crate::run::{self, RunError};
 use framehop::x86_64::CacheX86_64;
 use kernel_names::KernelNames;
+use later::Later;
 use live::launch::AtStart;
 use live::{Heard, OpenError, Sample, Sampling, Target, Unit, Wanted};
 use profile::samples::{self, Frame, Quality, Recorder, Samples};
 use profile::{Profile, recording};
 use program::{LiveVa, Program, Va};
 use rayon::prelude::*;
-use space::{Images, Place, Space};
+use space::{Images, Place, Space, Whole};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::process::Child;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Processes that are sampled.
 pub struct Sampler {
@@ -39,6 +41,7 @@ pub struct Sampler {
     images: Images,
     spaces: HashMap<u32, Space>,
     cache: CacheX86_64,
+    later: Later,
     recorder: Recorder,
     /// By number: what frames are made of, in the end.
     places: Vec<Place>,
@@ -69,6 +72,9 @@ pub struct SampledModule {
     seen: Profile,
 }
 
+/// How long it is waited for records at most.
+const ROUND: Duration = Duration::from_millis(20);
+
 /// Frames are marked so until their names are looked up.
 const NUMBER: char = '\0';
 
@@ -95,11 +101,19 @@ impl Sampler {
         args: &[OsString],
         wanted: Wanted,
     ) -> Result<(Child, Sampler), SampleError> {
-        let launched = |err| SampleError::Run(RunError::Launch(err).explained());
-        live::pass_signals_on();
-        let started = AtStart::of(run::command(target, name, args)).map_err(launched)?;
+        let started = Sampler::at_start(target, name, args)?;
         let sampler = Sampler::start(&[started.pid()], wanted)?;
-        Ok((started.let_go().map_err(launched)?, sampler))
+        let child = started.let_go().map_err(|err| RunError::Launch(err).explained())?;
+        Ok((child, sampler))
+    }
+
+    /// Starts `target` so far that it stands before its first instruction.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn at_start(target: &Target, name: &OsStr, args: &[OsString]) -> Result<AtStart, RunError> {
+        live::pass_signals_on();
+        AtStart::of(run::command(target, name, args)).map_err(|err| RunError::Launch(err).explained())
     }
 
     /// Of processes `pids` and those that they make, from now on.
@@ -146,6 +160,7 @@ impl Sampler {
             images,
             spaces,
             cache: CacheX86_64::new(),
+            later: Later::default(),
             recorder,
             places: Vec::new(),
             quality,
@@ -154,16 +169,30 @@ impl Sampler {
         })
     }
 
+    /// Samples processes `pids` for so long.
+    ///
+    /// # Errors
+    /// As [`Sampler::start`].
+    pub fn profile(pids: &[i32], wanted: Wanted, long: Duration) -> Result<Sampled, OpenError> {
+        let mut sampler = Sampler::start(pids, wanted)?;
+        let until = Instant::now() + long;
+        while Instant::now() < until {
+            sampler.take(until.saturating_duration_since(Instant::now()).min(ROUND));
+        }
+        Ok(sampler.finish(long, None))
+    }
+
     /// Takes what is sampled until somebody says that it `is_over`.
     pub fn run(&mut self, is_over: &AtomicBool) {
         while !is_over.load(Ordering::Relaxed) {
-            self.take(Duration::from_millis(20));
+            self.take(ROUND);
         }
     }
 
     /// Takes what was sampled since; waits for `most`, if there is little.
     fn take(&mut self, most: Duration) {
         self.sampling.wait(most);
+        self.later.forget_pages();
         for heard in self.sampling.take() {
             self.hear(heard);
         }
@@ -186,6 +215,7 @@ impl Sampler {
             Heard::Named { process, thread, name, is_exec } => {
                 self.recorder.name(process, thread, &name);
                 if is_exec {
+                    self.later.forget(process);
                     self.spaces.insert(process, Space::default());
                 }
             }
@@ -199,9 +229,17 @@ impl Sampler {
         let mut places = std::mem::take(&mut self.places);
         places.clear();
         if let Some(user) = &sample.user {
-            match space.unwind(user, &mut self.cache, &mut places) {
-                true => self.quality.n_whole += 1,
-                false => self.quality.n_cut += 1,
+            if self.later.is_full() {
+                self.later.forget_pages();
+            }
+            let mut later = |at| self.later.word(sample.process, at);
+            match space.unwind(&self.images, user, &mut self.cache, &mut later, &mut places) {
+                Whole::Copied => self.quality.n_whole += 1,
+                Whole::Later => {
+                    self.quality.n_whole += 1;
+                    self.quality.n_later += 1;
+                }
+                Whole::Cut => self.quality.n_cut += 1,
             }
         } else if !is_kernels(sample.at) {
             places.push(space.place(sample.at));
@@ -284,7 +322,7 @@ fn is_kernels(at: LiveVa) -> bool {
 }
 
 /// The threads of process `pid` with their names.
-fn names_of(pid: i32) -> Vec<(u32, String)> {
+pub fn names_of(pid: i32) -> Vec<(u32, String)> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     tasks
         .filter_map(|task| {
@@ -347,6 +385,19 @@ fn by_module(samples: Samples, images: Images) -> Sampled {
 }
 
 impl Sampled {
+    /// The instruction at which threads were most often, and its module; of several, the first.
+    pub fn most_frequent(&self) -> Option<(&SampledModule, Va)> {
+        let mut counts: BTreeMap<(u32, Va), u64> = BTreeMap::new();
+        for sample in self.samples.iter() {
+            if let Some(Frame::Code { module, at }) = self.samples.frames_of(sample.stack).next() {
+                *counts.entry((*module, *at)).or_default() += 1;
+            }
+        }
+        let ((module, at), _) =
+            counts.into_iter().min_by_key(|(place, n)| (std::cmp::Reverse(*n), *place))?;
+        Some((self.modules.get(module as usize)?, at))
+    }
+
     /// What a recording has of the modules: their samples, and the code in which samples are, or which called
     /// that.
     pub fn recorded(&self) -> Vec<recording::Module> {

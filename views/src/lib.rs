@@ -19,6 +19,7 @@ mod death;
 pub mod diff;
 pub mod doctor;
 pub mod instrument;
+pub mod ipc;
 mod look;
 pub mod matches;
 pub mod query;

@@ -1,5 +1,7 @@
 //! What `engraft sample` says: where the samples of a run are.
 
+pub mod totals;
+
 use crate::count::RunView;
 use crate::{Table, View, address, grouped, many, share};
 use serde::Serialize;
@@ -49,7 +51,10 @@ impl SampleView {
 pub struct ChainsView {
     /// Samples of which all callers are known, to the first function of the thread.
     pub whole: u64,
-    /// Samples of which some are not.
+    /// Of these, samples of which some were read from the stack a moment later: it was deeper than was
+    /// copied.
+    pub later: u64,
+    /// Samples of which some callers are not known.
     pub cut: u64,
 }
 
@@ -301,6 +306,13 @@ impl SampleView {
             let cut = usize::try_from(chains.cut).unwrap_or(usize::MAX);
             let of_all = share(crate::ratio(chains.cut, all));
             writeln!(w, "of {} ({of_all}), callers are known in part alone", many(cut, "sample"))?;
+        }
+        if let Some(chains) = self.chains.filter(|chains| chains.later > 0) {
+            let later = usize::try_from(chains.later).unwrap_or(usize::MAX);
+            let of_all = share(crate::ratio(chains.later, chains.whole + chains.cut));
+            let what =
+                "outer callers were read from the stack a moment later, which is deeper than was copied";
+            writeln!(w, "of {} ({of_all}), {what}", many(later, "sample"))?;
         }
         if !self.kernel {
             writeln!(w, "time in the kernel was not sampled: nobody but root may")?;

@@ -40,6 +40,7 @@ const TOPICS: &[(&str, &str)] = &[
     ("values", include_str!("../../../docs/values.md")),
     ("diff", include_str!("../../../docs/diff.md")),
     ("instrument", include_str!("../../../docs/instrument.md")),
+    ("ipc", include_str!("../../../docs/ipc.md")),
     ("query", include_str!("../../../docs/query.md")),
     ("replace", include_str!("../../../docs/replace.md")),
     ("rescue", include_str!("../../../docs/rescue.md")),

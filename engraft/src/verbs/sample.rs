@@ -2,6 +2,7 @@
 
 pub mod fill;
 pub mod recorded;
+mod totals;
 
 use super::count::{described, described_by, find, keep, passed_on};
 use crate::input::{CommandLine, Ending, Place};
@@ -49,6 +50,9 @@ pub struct Args {
     /// A sample each time that an event came N times, in place of so many a second
     #[arg(long, value_name = "N", conflicts_with = "frequency", value_parser = clap::value_parser!(u64).range(1..))]
     period: Option<u64>,
+    /// Only count the events, by thread: no samples are taken, and no recording is written
+    #[arg(long, conflicts_with_all = ["frequency", "period", "no_chains", "stack", "o"], requires = "event")]
+    total: bool,
     /// Where threads are alone, not by whom that was called
     #[arg(long)]
     no_chains: bool,
@@ -56,7 +60,7 @@ pub struct Args {
     #[arg(
         long,
         value_name = "BYTES",
-        default_value = "16384",
+        default_value = "8192",
         conflicts_with = "no_chains",
         hide_short_help = true
     )]
@@ -93,19 +97,27 @@ const AUTO: std::ops::RangeInclusive<u64> = 10..=1999;
 
 /// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Answer> {
+    if args.total {
+        return totals::run(args);
+    }
     let (wanted, cost_ns) = wanted(args)?;
     if args.processes.are_meant() { attached(args, wanted, cost_ns) } else { launched(args, wanted, cost_ns) }
 }
 
-/// What is asked for, and what a sample of it costs.
-fn wanted(args: &Args) -> anyhow::Result<(Wanted, Option<u64>)> {
+/// The events that are asked for by name.
+fn events(args: &Args) -> anyhow::Result<Vec<Event>> {
     let named = |name: &String| {
         Event::named(name).map_err(|err: EventError| {
             let hint = err.hint();
             anyhow::Error::from(Hinted::new(format!("{:#}", anyhow::Error::from(err)), hint))
         })
     };
-    let mut events = args.event.iter().map(named).collect::<anyhow::Result<Vec<_>>>()?;
+    args.event.iter().map(named).collect()
+}
+
+/// What is asked for, and what a sample of it costs.
+fn wanted(args: &Args) -> anyhow::Result<(Wanted, Option<u64>)> {
+    let mut events = events(args)?;
     let chains = (!args.no_chains).then_some(Chains { stack: args.stack & !7 });
     let is_default = events.is_empty();
     if is_default {

@@ -194,7 +194,9 @@ fn asked(args: &Args, executable: &Path) -> anyhow::Result<Asked> {
         calls.extend(COPIES.map(AskedCall::implied));
     }
     let watched = args.auto.clone();
-    Ok(Asked { calls, places, watched, log, loops, stamping, is_without_results })
+    let asked =
+        Asked { calls, places, watched, log, loops, stamping, is_without_results, ..Asked::default() };
+    Ok(asked)
 }
 
 /// Runs the verb.

@@ -15,6 +15,7 @@ const VERBS: &[&str] = &[
     "count",
     "diff",
     "instrument",
+    "ipc",
     "trace",
     "query",
     "replace",
@@ -78,18 +79,20 @@ fn sessions(text: &str) -> Vec<(String, String)> {
     found
 }
 
-/// What examples call a program that runs already.
-const RUNNING: &str = "$(pidof server)";
+/// What examples call a program that runs already: one that waits, and one that works.
+const RUNNING: [(&str, &str); 2] = [("$(pidof server)", "attached.c"), ("$(pidof worker)", "hot.c")];
 
 #[track_caller]
 fn run(folder: &Path, command: &str) -> String {
-    let mut server = command.contains(RUNNING).then(|| {
-        compile(&folder.join("server"), "attached.c", "-O1 -pthread -w");
+    let running = RUNNING.iter().find(|(name, _)| command.contains(name));
+    let mut server = running.map(|(_, source)| {
+        compile(&folder.join("server"), source, "-O1 -pthread -w");
         let mut server = Command::new(folder.join("server"));
         server.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("it starts")
     });
     let pid = server.as_ref().map_or(0, Child::id);
-    let ran = engraft(folder, &command.replace(RUNNING, &pid.to_string()));
+    let named = running.map_or("$(pidof", |(name, _)| name);
+    let ran = engraft(folder, &command.replace(named, &pid.to_string()));
     if let Some(server) = &mut server {
         server.kill().and_then(|()| server.wait()).expect("it ran on");
     }

@@ -1,5 +1,6 @@
 //! What a program of a few lines does with the libraries, without the command.
 
+use crate::attached::server::Server;
 use crate::needs;
 use crate::run::{compile, folder};
 use std::ffi::OsString;
@@ -7,6 +8,39 @@ use std::ffi::OsString;
 #[expect(dead_code, reason = "the test calls what the example's main calls")]
 #[path = "../../../session/examples/count.rs"]
 mod count;
+
+#[expect(dead_code, reason = "the test calls what the example's main calls")]
+#[path = "../../../session/examples/hot_ipc.rs"]
+mod hot_ipc;
+
+#[expect(dead_code, reason = "the test calls what the example's main calls")]
+#[path = "../../../session/examples/replace_hot.rs"]
+mod replace_hot;
+
+/// PADRONE's figures 6 and 8: what its clients print, and do.
+#[test]
+fn the_clients_of_padrones_paper_are_a_few_lines() {
+    needs!("gcc");
+    let place = folder();
+    let server = Server::start(place.path(), "hot.c", "gcc", "-O1");
+    let pid = i32::try_from(server.pid()).expect("small");
+    let said = hot_ipc::hot_ipc(pid).expect("it is measured");
+    assert!(
+        said.iter().any(|line| line.contains("function address = ") && line.contains("(hot)")),
+        "{said:?}"
+    );
+    let ipc = said.iter().filter_map(|line| line.strip_prefix("hot: ipc = ")?.parse::<f64>().ok());
+    let ipc: Vec<f64> = ipc.collect();
+    assert!(ipc.len() == 10 && ipc.iter().all(|ipc| (0.05..10.0).contains(ipc)), "{said:?}");
+    // mov $42,%eax; ret.
+    let code = place.path().join("code");
+    std::fs::write(&code, [0xb8, 42, 0, 0, 0, 0xc3]).expect("written");
+    let mut server = server;
+    assert_eq!(server.ask("result"), "1000");
+    assert_eq!(replace_hot::replace_hot(pid, &code).expect("it is replaced"), "hot");
+    assert_eq!(server.ask("result"), "42");
+    server.end(true);
+}
 
 /// The oracle is the source: its loop goes round as often as its first argument says, along one branch in as
 /// many rounds as its second one says.

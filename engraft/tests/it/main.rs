@@ -25,6 +25,7 @@ mod formats;
 mod handlers;
 mod interrupted;
 mod intervals;
+mod ipc;
 mod json_forms;
 mod jumps;
 mod kinds;

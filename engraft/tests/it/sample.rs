@@ -229,3 +229,56 @@ fn other_events_are_sampled() {
     assert!((32.0..16_384.0 + 64.0).contains(&n), "{n}");
     assert_eq!(report["cost_share"], Value::Null);
 }
+
+#[test]
+fn callers_deeper_than_what_is_copied_are_found() {
+    let place = folder();
+    let text = "#include <string.h>
+        __attribute__((noinline)) long spin(long n) { for (volatile long i = 0; i < n; i++) ; return n; }
+        __attribute__((noinline)) long deep(int n) {
+            volatile char pad[4000]; pad[n] = 1;
+            return n ? deep(n - 1) + pad[n] : spin(1000000000) + pad[0]; }
+        __attribute__((noinline)) long realigned(int n) {
+            volatile double v __attribute__((aligned(64))) = n; volatile char pad[n + 100]; pad[n] = 1;
+            return deep(n) + (long)v + pad[n]; }
+        int main(int n, char **v) { return realigned(n + 20) != 0; }";
+    crate::run::built(place.path(), "deep", text, "-O2");
+    let ran = engraft(place.path(), "sample -F 1000 -o rec.engraft --json=report.json ./deep");
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    let report = std::fs::read_to_string(place.path().join("report.json")).expect("it was written");
+    let report: Value = serde_json::from_str(&report).expect("JSON");
+    let chains = &report["chains"];
+    let (whole, later, cut) = (number(&chains["whole"]), number(&chains["later"]), number(&chains["cut"]));
+    assert!(cut <= 0.01 * (whole + cut) && later > 0.9 * whole, "{chains}");
+    for name in ["main", "realigned", "deep"] {
+        assert!(number(&row(&report, name)["total_share"]) > 0.98, "{}", row(&report, name));
+    }
+    let tree = engraft(place.path(), "show rec.engraft callers spin --json").json();
+    let depths =
+        tree["tree"].as_array().expect("a list").iter().filter(|row| row["function"] == "deep").count();
+    assert_eq!(depths, 22, "{tree}");
+}
+
+#[test]
+fn events_are_counted_by_thread() {
+    let place = folder();
+    compile(&place.path().join("shares"), "shares.c", "-O2 -pthread");
+    let ran =
+        engraft(place.path(), "sample --total -e task-clock,page-faults --json=report.json ./shares 4 100");
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    let report = std::fs::read_to_string(place.path().join("report.json")).expect("it was written");
+    let report: Value = serde_json::from_str(&report).expect("JSON");
+    assert_eq!(report["schema"], "engraft.sample-total/1");
+    let [clock, faults] = &report["totals"].as_array().expect("a list")[..] else { panic!("{report}") };
+    assert_eq!((&clock["event"], &clock["unit"]), (&"task-clock".into(), &"ns".into()));
+    // What the threads say of themselves, three of which are made meanwhile.
+    let spent: f64 = ran.stdout.lines().filter_map(|l| l.split_once(' ')?.1.parse::<f64>().ok()).sum();
+    let (total, meanwhile) = (number(&clock["total"]), number(&clock["meanwhile"]));
+    assert!((0.9..1.3).contains(&(total / spent)), "{total} ns, {spent} in what spins");
+    assert!((0.6..0.85).contains(&(meanwhile / total)), "{report}");
+    assert!(number(&faults["total"]) > 20.0, "{report}");
+    // Nothing is recorded.
+    assert!(std::fs::read_dir(place.path()).expect("a folder").flatten().count() == 2);
+    let refused = engraft(place.path(), "sample --total ./shares");
+    assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+}

@@ -352,20 +352,12 @@ impl Sampling {
     }
 
     fn refused(&self, pid: i32, event: &Event, source: io::Error) -> OpenError {
-        let event = event.name.clone();
-        match source.raw_os_error() {
-            Some(nix::libc::EPERM | nix::libc::EACCES) => OpenError::Forbidden { pid, event, source },
-            Some(nix::libc::EMFILE | nix::libc::ENFILE) => OpenError::TooMany { pid, source },
-            Some(nix::libc::EINVAL) if self.is_too_often() => OpenError::TooOften { most: most_often() },
-            Some(nix::libc::ENOENT | nix::libc::EOPNOTSUPP | nix::libc::EINVAL | nix::libc::ENODEV) => {
-                OpenError::NoSuchEvent { event, source }
+        match self.wanted.rate {
+            Rate::Hertz(n) if n > most_often() && source.raw_os_error() == Some(nix::libc::EINVAL) => {
+                OpenError::TooOften { most: most_often() }
             }
-            _ => OpenError::Other { pid, source },
+            _ => refused(pid, event, source),
         }
-    }
-
-    fn is_too_often(&self) -> bool {
-        matches!(self.wanted.rate, Rate::Hertz(n) if n > most_often())
     }
 
     /// Whether code of the kernel is sampled, too: not everybody may.
@@ -433,8 +425,21 @@ impl Sampling {
     }
 }
 
+/// Why an event of process `pid` cannot be had.
+pub(super) fn refused(pid: i32, event: &Event, source: io::Error) -> OpenError {
+    let event = event.name.clone();
+    match source.raw_os_error() {
+        Some(nix::libc::EPERM | nix::libc::EACCES) => OpenError::Forbidden { pid, event, source },
+        Some(nix::libc::EMFILE | nix::libc::ENFILE) => OpenError::TooMany { pid, source },
+        Some(nix::libc::ENOENT | nix::libc::EOPNOTSUPP | nix::libc::EINVAL | nix::libc::ENODEV) => {
+            OpenError::NoSuchEvent { event, source }
+        }
+        _ => OpenError::Other { pid, source },
+    }
+}
+
 /// The threads that process `pid` has; none, if it has ended.
-fn threads_of(pid: i32) -> Vec<u32> {
+pub(super) fn threads_of(pid: i32) -> Vec<u32> {
     let folder = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     folder.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }

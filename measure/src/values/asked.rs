@@ -38,6 +38,8 @@ pub struct Asked {
     pub stamping: Stamping,
     /// Whether of calls only their beginnings are recorded: neither results, nor how they ended.
     pub is_without_results: bool,
+    /// Whether a word of each thread counts the instructions that it runs: see [`super::executed`].
+    pub counts_instructions: bool,
 }
 
 /// What a log has of calls besides their values: who made them.

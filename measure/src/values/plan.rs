@@ -17,6 +17,7 @@
 
 use super::asked::{Asked, AskedCall, AskedPlace, ENDS, ENDS_THREAD, Logged, Passed, Stamping, Wanted};
 use super::auto::{self, InLine};
+use super::executed;
 use super::known::{Known, bare};
 use probe::arch::shared::event_word;
 use probe::{Action, Field, Module, NotMoved, Plan, Point, Probe, Record, RewriteError, Room, record_len};
@@ -53,6 +54,8 @@ pub struct Code {
     pub loops: Vec<LoopCode>,
     /// Functions that were asked for and are not seen, and why.
     pub unseen: Vec<Unseen>,
+    /// Where instructions are counted: functions whose are not, and why.
+    pub uncounted: Vec<Unseen>,
 }
 
 /// A loop whose instances are recorded.
@@ -220,6 +223,9 @@ pub fn plan(program: &Program, key: u32, turn: u32, asked: &Asked, found: &Found
     let watched: BTreeSet<FuncId> = asked.watched.iter().flat_map(|name| (found.watched)(name)).collect();
     watched.into_iter().for_each(|func| making.instructions(func));
     making.loops(asked, found.loops);
+    if asked.counts_instructions {
+        making.executed();
+    }
     making.without_what_fails();
     let Making { code, probes, .. } = making;
     (Plan { probes, ..Plan::NULL }, code)
@@ -245,6 +251,8 @@ enum Of {
     Record(usize),
     /// The loop with this number.
     Loop(u32),
+    /// The instructions that a function runs.
+    Executed(FuncId),
 }
 
 impl Making<'_> {
@@ -514,12 +522,16 @@ impl Making<'_> {
             let built = Module::build(self.program, &plan, Room::Apart);
             self.probes = plan.probes;
             let Err(RewriteError::Probes { why, .. }) = built else { return };
-            let mut loops = BTreeMap::new();
+            let (mut loops, mut uncounted) = (BTreeMap::new(), BTreeMap::new());
             for (n, why) in why.iter().rev() {
                 let record = match self.of.get(*n) {
                     Some(Of::Record(record)) => *record,
                     Some(Of::Loop(of)) => {
                         let _before = loops.insert(*of, why.to_string());
+                        continue;
+                    }
+                    Some(Of::Executed(func)) => {
+                        let _before = uncounted.insert(*func, why.to_string());
                         continue;
                     }
                     None => continue,
@@ -533,7 +545,54 @@ impl Making<'_> {
                 self.code.unseen.push(unseen);
             }
             loops.into_iter().for_each(|(of, why)| self.without_loop(of, why));
+            uncounted.into_iter().for_each(|(func, why)| self.uncounted(func, why));
         }
+    }
+
+    /// In each function that is moved, the instructions that it runs are added up: behind what is recorded
+    /// where it is entered, and in front of what is where it comes back.
+    fn executed(&mut self) {
+        let recorded: Vec<(Probe, Of)> = self.probes.drain(..).zip(self.of.drain(..)).collect();
+        let is_entry = |(probe, _): &(Probe, Of)| matches!(probe.point, Point::Entry(_));
+        let (entries, others): (Vec<_>, Vec<_>) = recorded.into_iter().partition(is_entry);
+        (self.probes, self.of) = entries.into_iter().unzip();
+        self.add_executed();
+        let (probes, of): (Vec<Probe>, Vec<Of>) = others.into_iter().unzip();
+        self.probes.extend(probes);
+        self.of.extend(of);
+    }
+
+    fn add_executed(&mut self) {
+        for func in self.program.func_ids() {
+            match self.not_moved.get(func.index()) {
+                Some(None) => {
+                    let all = executed::probes(self.program, func);
+                    self.of.extend(all.iter().map(|_| Of::Executed(func)));
+                    self.probes.extend(all);
+                }
+                // A stub is counted where it is called.
+                Some(Some(NotMoved::PltStub)) => {}
+                Some(Some(why)) => {
+                    let why = why.to_string();
+                    self.say_uncounted(func, why);
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Leaves out the instructions of a function: some of them alone would be wrong.
+    fn uncounted(&mut self, func: FuncId, why: String) {
+        let mut kept = self.of.iter().map(|one| *one != Of::Executed(func));
+        self.probes.retain(|_| kept.next().unwrap_or(true));
+        self.of.retain(|one| *one != Of::Executed(func));
+        self.say_uncounted(func, why);
+    }
+
+    fn say_uncounted(&mut self, func: FuncId, why: String) {
+        let function = self.program.function(func);
+        let (function, at) = (self.name_of(func), function.entry.0);
+        self.code.uncounted.push(Unseen { function, at, why, is_result_only: false });
     }
 }
 

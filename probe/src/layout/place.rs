@@ -243,7 +243,8 @@ fn routines(plan: &Plan, at: &mut Va) -> Vec<Va> {
         let start = line_up(*at);
         *at = match action {
             Action::Call(_, routine) => start.plus(routine.code.len() as u64),
-            Action::Count | Action::CountInStream(_) | Action::Keep(..) | Action::Append(_) => start,
+            Action::Count | Action::Keep(..) | Action::Append(_) => start,
+            Action::CountInStream(_) | Action::AddInStream(..) => start,
         };
         start
     };

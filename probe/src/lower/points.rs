@@ -465,6 +465,10 @@ impl PointLowering<'_> {
             Action::CountInStream(n) => {
                 return Ok(Insert::increment_of_word(Increment::at(live), event_word(*n)));
             }
+            Action::AddInStream(n, by) => {
+                let how = Increment::by_many_at(live);
+                return Ok(Insert::addition_to_word(how, *by, event_word(*n)));
+            }
             Action::Keep(_, Sink::Ring(len)) if !len.is_power_of_two() || *len > 65536 => {
                 return Err(PlanError::Ring(*len));
             }

@@ -14,7 +14,7 @@ pub use effects::{Effects, EffectsOf};
 pub use memory::MemoryUse;
 pub use position::{Branch, PositionDependence};
 pub use quick::{Quick, Sum};
-pub use step::{DWARF_STACK_POINTER, StackMove, Step, Test};
+pub use step::{DWARF_FRAME_POINTER, DWARF_STACK_POINTER, StackMove, Step, Test};
 
 use crate::addr::Va;
 use iced_x86::{

@@ -7,6 +7,7 @@ use crate::process::{ProcessModule, ProcessModules};
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{ExplicitModuleSectionInfo, FrameAddress, Module, Unwinder as _};
 use live::UserStack;
+use program::image::Realigned;
 use program::{Bias, Image, LiveVa, Va};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -22,6 +23,8 @@ pub(super) struct Known {
     pub(super) image: Image,
     /// What its process calls it.
     pub(super) path: PathBuf,
+    /// Where frames are relative to what is in memory.
+    realigned: Vec<Realigned>,
     /// Its unwind tables, where they are in the image.
     unwind: Option<(Range<u64>, Bytes)>,
 }
@@ -59,11 +62,31 @@ pub(super) enum Place {
     Elsewhere(LiveVa),
 }
 
+/// Whether it is known by whom a thread was called, to its first function.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Whole {
+    /// From what was copied of its stack.
+    Copied,
+    /// From that, and from what was read a moment later.
+    Later,
+    /// Not to the first.
+    Cut,
+}
+
 impl Images {
+    /// Whether the frame at a place is relative to what is in memory.
+    fn realigned(&self, place: Place) -> Option<&Realigned> {
+        let Place::Code { image, at } = place else { return None };
+        let all = &self.all.get(image)?.realigned;
+        let n = all.partition_point(|one| one.range.start <= at);
+        n.checked_sub(1).and_then(|n| all.get(n)).filter(|one| one.range.contains(&at))
+    }
+
     fn add(&mut self, image: Image, path: &Path) -> usize {
         let table = image.unwind_tables().into_iter().max_by_key(|(_, bytes)| bytes.len());
         let unwind = table.map(|(at, bytes)| (at.0..at.0 + bytes.len() as u64, Bytes::from(bytes)));
-        self.all.push(Known { image, path: path.to_owned(), unwind });
+        let realigned = image.realigned();
+        self.all.push(Known { image, path: path.to_owned(), realigned, unwind });
         self.all.len() - 1
     }
 
@@ -186,30 +209,73 @@ impl Space {
         }
     }
 
-    /// Where a thread was and whence it was called, the innermost first, into `places`; whether the last of
-    /// them is the first function of its thread.
-    pub(super) fn unwind(&self, user: &UserStack, cache: &mut CacheX86_64, places: &mut Vec<Place>) -> bool {
+    /// Where a thread was and whence it was called, the innermost first, into `places`. What lies deeper on
+    /// its stack than was copied is read `later`.
+    pub(super) fn unwind(
+        &self,
+        images: &Images,
+        user: &UserStack,
+        cache: &mut CacheX86_64,
+        later: &mut dyn FnMut(u64) -> Option<u64>,
+        places: &mut Vec<Place>,
+    ) -> Whole {
         let (sp, bytes) = (user.sp, user.bytes.as_slice());
+        let mut whole = Whole::Copied;
         let mut read = |at: u64| {
             let from = at.checked_sub(sp).and_then(|n| usize::try_from(n).ok()).ok_or(())?;
-            let word = bytes.get(from..).and_then(|rest| rest.first_chunk()).ok_or(())?;
-            Ok(u64::from_le_bytes(*word))
-        };
-        let regs = UnwindRegsX86_64::new(user.at.0, sp, user.bp);
-        let mut frames = self.unwinder.iter_frames(user.at.0, regs, cache, &mut read);
-        loop {
-            match frames.next() {
-                Ok(Some(FrameAddress::InstructionPointer(at))) => places.push(self.place(LiveVa(at))),
-                Ok(Some(FrameAddress::ReturnAddress(at))) => places.push(self.place(LiveVa(at.get() - 1))),
-                Ok(None) => return true,
-                Err(_) => return false,
+            match bytes.get(from..).and_then(|rest| rest.first_chunk()) {
+                Some(word) => Ok(u64::from_le_bytes(*word)),
+                None => {
+                    whole = Whole::Later;
+                    later(at).ok_or(())
+                }
             }
+        };
+        let mut regs = UnwindRegsX86_64::new(user.at.0, sp, user.bp);
+        let mut at = FrameAddress::from_instruction_pointer(user.at.0);
+        let is_whole = loop {
+            let place = self.place(LiveVa(at.address_for_lookup()));
+            places.push(place);
             // No program has more; whoever changes its own stack may look as if.
             if places.len() > MOST_FRAMES {
-                return false;
+                break false;
             }
-        }
+            let next = match images.realigned(place) {
+                Some(realigned) => step(realigned, &mut regs, &mut read),
+                None => match self.unwinder.unwind_frame(at, &mut regs, cache, &mut read) {
+                    // Some first functions say so: nobody has called them.
+                    Ok(None) | Err(framehop::Error::ReturnAddressIsNull) => break true,
+                    next => next.ok().flatten(),
+                },
+            };
+            match next.and_then(FrameAddress::from_return_address) {
+                Some(next) => at = next,
+                None => break false,
+            }
+        };
+        if is_whole { whole } else { Whole::Cut }
     }
+}
+
+/// From a frame that is relative to what is in memory to its caller's: where that goes on.
+fn step(
+    realigned: &Realigned,
+    regs: &mut UnwindRegsX86_64,
+    read: &mut impl FnMut(u64) -> Result<u64, ()>,
+) -> Option<u64> {
+    let bp = regs.bp();
+    let frame = read(bp.wrapping_add_signed(realigned.at)).ok()?;
+    let back = read(frame.checked_sub(8)?).ok()?;
+    // Where the frame pointer leads is the caller's.
+    let callers = read(bp).ok()?;
+    // Stacks grow down.
+    if frame <= regs.sp() {
+        return None;
+    }
+    regs.set_sp(frame);
+    regs.set_bp(callers);
+    regs.set_ip(back);
+    Some(back)
 }
 
 const MOST_FRAMES: usize = 1 << 13;

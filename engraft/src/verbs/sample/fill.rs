@@ -37,7 +37,11 @@ pub fn view(rec: &Path, run: Option<&Run>, samples: &Samples, programs: &[Option
         lost: quality.lost,
         cost_us: quality.cost_ns.map(|ns| std::time::Duration::from_nanos(ns).as_secs_f64() * 1e6),
         cost_share,
-        chains: quality.has_chains.then_some(ChainsView { whole: quality.n_whole, cut: quality.n_cut }),
+        chains: quality.has_chains.then_some(ChainsView {
+            whole: quality.n_whole,
+            later: quality.n_later,
+            cut: quality.n_cut,
+        }),
         kernel: quality.has_kernel,
         threads: threads(samples),
         events: (0..).zip(&samples.events).map(|(n, _)| event(samples, n, programs)).collect(),

@@ -344,12 +344,17 @@ pub enum Stack {
 
 /// `lea 1(%reg),%reg`: increments it, flags stay.
 pub fn count_in(reg: Reg) -> Vec<u8> {
+    add_in(reg, 1)
+}
+
+/// `lea n(%reg),%reg`: adds to it, flags stay.
+fn add_in(reg: Reg, n: u8) -> Vec<u8> {
     let (high, low) = (reg.number() >> 3 & 1, reg.number() & 7);
     let mut out = vec![0x48 | high << 2 | high, 0x8d, 0x40 | low << 3 | low];
     if low == 4 {
         out.push(0x24);
     }
-    out.push(1);
+    out.push(n);
     out
 }
 
@@ -374,6 +379,9 @@ pub enum Increment {
 }
 
 impl Increment {
+    /// The most that can be added at once.
+    pub const MOST: u8 = 127;
+
     /// The cheapest way, `live` being what must not change.
     pub fn at(live: RegSet) -> Increment {
         if live.both(abi::FLAGS).minus(abi::CARRY).is_empty() {
@@ -381,6 +389,14 @@ impl Increment {
         }
         let free = (0..16).map(Reg::general).find(|&r| !live.contains(r) && !abi::ALWAYS_LIVE.contains(r));
         free.map_or(Increment::Spilled, Increment::Through)
+    }
+
+    /// The same, where more than 1 is added at once, which leaves no flag as it was.
+    pub fn by_many_at(live: RegSet) -> Increment {
+        match Increment::at(live) {
+            Increment::Flags if !live.both(abi::CARRY).is_empty() => Increment::at(live.union(abi::FLAGS)),
+            how => how,
+        }
     }
 
     /// Where the stack pointer moves in what [`Increment::emit`] writes: offset of the next instruction, and
@@ -400,27 +416,36 @@ impl Increment {
     /// Appends the increment of the 8-byte counter at `gs:[rip+…]`. Returns where its offsets stand: each is
     /// the four bytes before the returned position's second number, the end of that instruction.
     pub fn emit(self, out: &mut Vec<u8>) -> impl Iterator<Item = (usize, usize)> + use<> {
+        self.emit_adding(1, out)
+    }
+
+    /// The same, but that `n` is added, from 1 to [`Increment::MOST`]: more than 1 where the flags are dead
+    /// that [`Increment::by_many_at`] asks for.
+    pub fn emit_adding(self, n: u8, out: &mut Vec<u8>) -> impl Iterator<Item = (usize, usize)> + use<> {
+        assert!((1..=Increment::MOST).contains(&n));
         let mut places = [None; 2];
-        let mut place = |out: &mut Vec<u8>, head: &[u8]| {
+        let mut place = |out: &mut Vec<u8>, head: &[u8], behind: &[u8]| {
             out.extend_from_slice(head);
             let free = places.iter_mut().find(|p| p.is_none()).expect("there are two at most");
-            *free = Some((out.len(), out.len() + 4));
+            *free = Some((out.len(), out.len() + 4 + behind.len()));
             out.extend_from_slice(&[0; 4]);
+            out.extend_from_slice(behind);
         };
         match self {
-            Increment::Flags => place(out, &[0x65, 0x48, 0xff, 0x05]),
+            Increment::Flags if n == 1 => place(out, &[0x65, 0x48, 0xff, 0x05], &[]),
+            Increment::Flags => place(out, &[0x65, 0x48, 0x83, 0x05], &[n]),
             Increment::Through(reg) => {
                 let (high, low) = (reg.number() >> 3 & 1, reg.number() & 7);
-                place(out, &[0x65, 0x48 | high << 2, 0x8b, 0x05 | low << 3]);
-                out.extend(count_in(reg));
-                place(out, &[0x65, 0x48 | high << 2, 0x89, 0x05 | low << 3]);
+                place(out, &[0x65, 0x48 | high << 2, 0x8b, 0x05 | low << 3], &[]);
+                out.extend(add_in(reg, n));
+                place(out, &[0x65, 0x48 | high << 2, 0x89, 0x05 | low << 3], &[]);
             }
             Increment::Spilled => {
                 out.extend([0x48, 0x8d, 0x64, 0x24, 0x80]); // lea -128(%rsp),%rsp
                 out.push(0x50); // push %rax
-                place(out, &[0x65, 0x48, 0x8b, 0x05]);
-                out.extend([0x48, 0x8d, 0x40, 1]); // lea 1(%rax),%rax
-                place(out, &[0x65, 0x48, 0x89, 0x05]);
+                place(out, &[0x65, 0x48, 0x8b, 0x05], &[]);
+                out.extend([0x48, 0x8d, 0x40, n]); // lea n(%rax),%rax
+                place(out, &[0x65, 0x48, 0x89, 0x05], &[]);
                 out.push(0x58); // pop %rax
                 out.extend([0x48, 0x8d, 0xa4, 0x24, 0x80, 0, 0, 0]); // lea 128(%rsp),%rsp
             }

@@ -303,6 +303,9 @@ fn ones(n: u32) -> u64 {
 /// The stack pointer's number in DWARF. Source: System V ABI, AMD64 supplement, figure 3.36.
 pub const DWARF_STACK_POINTER: u16 = 7;
 
+/// The number that DWARF has for the frame pointer.
+pub const DWARF_FRAME_POINTER: u16 = 6;
+
 impl RegSet {
     /// Registers that hold something a callee may read at its entry: arguments, the count of vector
     /// arguments, the static chain, the stack and special registers.

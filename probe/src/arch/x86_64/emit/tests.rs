@@ -107,6 +107,38 @@ fn an_increment_keeps_what_is_live() {
 }
 
 #[test]
+fn what_adds_more_than_one_leaves_flags_alone_that_are_live() {
+    let emitted = |how: Increment, n: u8| {
+        let mut bytes = Vec::new();
+        let places: Vec<(usize, usize)> = how.emit_adding(n, &mut bytes).collect();
+        assert!(places.iter().all(|(at, _)| bytes[*at..*at + 4] == [0; 4]), "{places:?}");
+        // Distances count from the end of the instruction, be there more behind them.
+        let starts: Vec<u64> = Decoder::new(&bytes, Va(0)).map(|insn| insn.end().0).collect();
+        assert!(places.iter().all(|(_, end)| starts.contains(&(*end as u64))), "{places:?}");
+        bytes
+    };
+    check(
+        &emitted(Increment::Flags, 127),
+        &expect![[r#"
+            00: addq $0x7f,%gs:0x1009
+        "#]],
+    );
+    check(
+        &emitted(Increment::Through(Reg::general(12)), 7),
+        &expect![[r#"
+            00: mov %gs:0x1008,%r12
+            08: lea 0x7(%r12),%r12
+            0d: mov %r12,%gs:0x1015
+        "#]],
+    );
+    assert_eq!(emitted(Increment::Spilled, 7).len(), emitted(Increment::Spilled, 1).len());
+    // `inc` leaves the carry, `add` does not.
+    assert_eq!(Increment::by_many_at(RegSet::EMPTY), Increment::Flags);
+    assert_eq!(Increment::at(abi::CARRY), Increment::Flags);
+    assert_ne!(Increment::by_many_at(abi::CARRY), Increment::Flags);
+}
+
+#[test]
 fn the_stack_of_an_increment_is_where_it_says() {
     let mut bytes = Vec::new();
     let _places = Increment::Spilled.emit(&mut bytes).count();
