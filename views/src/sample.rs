@@ -305,7 +305,11 @@ impl SampleView {
             let all = chains.whole + chains.cut;
             let cut = usize::try_from(chains.cut).unwrap_or(usize::MAX);
             let of_all = share(crate::ratio(chains.cut, all));
-            writeln!(w, "of {} ({of_all}), callers are known in part alone", many(cut, "sample"))?;
+            writeln!(
+                w,
+                "of {} ({of_all}), callers are known in part alone; --stack 65528 copies more of the stack",
+                many(cut, "sample")
+            )?;
         }
         if let Some(chains) = self.chains.filter(|chains| chains.later > 0) {
             let later = usize::try_from(chains.later).unwrap_or(usize::MAX);
