@@ -13,7 +13,7 @@ use crate::layout::code_map::CodeMap;
 use crate::select::plt;
 use crate::select::springboard::{Comes, InProgress, Springboard};
 use program::arch::{ControlFlow, Decoder};
-use program::{FuncId, Program, Va};
+use program::{BlockId, FuncId, Program, Va};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -72,7 +72,8 @@ pub struct Running {
     /// Where springboards stand, ascending; distances as in [`MovedInsn`].
     #[serde(with = "crate::encoding::rows")]
     pub boards: Vec<u32>,
-    /// All instructions of moved functions, by old address.
+    /// All instructions of moved functions, by old address. What stands between blocks and does nothing is
+    /// not moved: it is where control goes on behind it.
     #[serde(with = "crate::encoding::rows")]
     pub insns: Vec<MovedInsn>,
     /// Where moved code is led back to old code when it is to be left: where functions start and where calls
@@ -135,8 +136,11 @@ impl Running {
     /// Where the instruction was that is at `new`, or that code of ours stands in front of which starts
     /// there.
     pub fn old_of(&self, new: u32) -> Option<u32> {
-        // Functions keep their order, and so do the instructions in each.
+        // Functions keep their order, and so do the instructions in each. Of what is not moved and goes on
+        // here, and what was here, the latter comes last.
         let n = self.insns.partition_point(|insn| insn.own < new);
+        let own = self.insns.get(n)?.own;
+        let n = self.insns.partition_point(|insn| insn.own <= own).checked_sub(1)?;
         let insn = self.insns.get(n).filter(|insn| insn.own == new || insn.way_in == new)?;
         Some(insn.old)
     }
@@ -188,12 +192,16 @@ pub fn insns(
 ) -> Vec<MovedInsn> {
     let distance = |at: Va, from: Va| u32::try_from(at.since(from)).ok();
     let of = |id: FuncId| {
-        let blocks = plt::blocks(program, id);
-        let insns = blocks.flat_map(|block| program.insns(block).map(|insn| insn.at()).collect::<Vec<_>>());
-        let moved = insns.filter_map(|at| {
+        let blocks: Vec<BlockId> = plt::blocks(program, id).collect();
+        let insns = blocks
+            .iter()
+            .flat_map(|block| program.insns(*block).map(|insn| (insn.at(), insn.at())).collect::<Vec<_>>());
+        // A thread that is at one that does nothing would else go on in old code, under springboards.
+        let passed = blocks.iter().flat_map(|block| passed_behind(program, *block));
+        let moved = insns.chain(passed).filter_map(|(old, at)| {
             let (way_in, own) = (map.new_of(at)?, map.own_of(at)?);
             Some(MovedInsn {
-                old: distance(at, old_at)?,
+                old: distance(old, old_at)?,
                 way_in: distance(way_in, text_at)?,
                 own: distance(own, text_at)?,
             })
@@ -205,6 +213,25 @@ pub fn insns(
     all.sort_unstable_by_key(|insn| insn.old);
     all.dedup_by_key(|insn| insn.old);
     all
+}
+
+/// The instructions behind `block` that do nothing and are in no block, each with where control comes through
+/// them: the block behind them. Compilers align loops so.
+fn passed_behind(program: &Program, block: BlockId) -> Vec<(Va, Va)> {
+    /// More bytes are no alignment.
+    const MOST: u64 = 64;
+    let end = program.block(block).range().end;
+    let mut passed = Vec::new();
+    for insn in program.insns_in(&(end..end.plus(MOST))) {
+        if program.block_from(insn.at()).is_some() {
+            return passed.into_iter().map(|at| (at, insn.at())).collect();
+        }
+        if !insn.is_nop() {
+            break;
+        }
+        passed.push(insn.at());
+    }
+    Vec::new()
 }
 
 /// Where the moved code, `text`, is led back to old code: the starts of blocks that functions are entered at,
@@ -265,7 +292,7 @@ mod tests {
     use crate::layout::place::Room;
     use crate::module::Module;
     use crate::plan::Plan;
-    use crate::testing::compiled;
+    use crate::testing::{assembled, compiled, function};
     use std::collections::BTreeMap;
 
     const TEXT: &str = "
@@ -299,7 +326,11 @@ mod tests {
         for (flags, at) in CASES {
             let (program, segments, running) = made(flags, at);
             assert!(running.insns.len() > 60, "{}", running.insns.len());
-            for insn in &running.insns {
+            let insns = running.insns.iter().filter(|insn| {
+                // What does nothing between blocks is none of its own.
+                program.block_at(Va(running.old_at + u64::from(insn.old))).is_some()
+            });
+            for insn in insns.clone() {
                 let old = Va(running.old_at + u64::from(insn.old));
                 let of_old =
                     program.insns(program.block_at(old).expect("in a block")).find(|i| i.at() == old);
@@ -315,8 +346,39 @@ mod tests {
                 assert_eq!(running.moved(insn.old), Some(insn));
             }
             // No instruction starts within another.
-            let starts: BTreeMap<u32, u32> = running.insns.iter().map(|i| (i.own, i.old)).collect();
-            assert_eq!(starts.len(), running.insns.len());
+            let starts: BTreeMap<u32, u32> = insns.clone().map(|i| (i.own, i.old)).collect();
+            assert_eq!(starts.len(), insns.count());
+        }
+    }
+
+    #[test]
+    fn who_stands_at_what_does_nothing_is_taken_to_what_is_behind_it() {
+        let loops = "test %edi,%edi\njle 2f\n.p2align 6\n1: call g\nsub $1,%edi\njne 1b\n2: ret";
+        let program = assembled(&[
+            ("_start", "call f\nmov $60,%eax\nsyscall\nhlt"),
+            ("f", loops),
+            ("g", "add %edi,%eax\nnop\nnop\nxor $3,%eax\nret"),
+        ]);
+        let module = Module::build(&program, &Plan::BLOCKS, Room::Running(Va(0x1000_0000)));
+        let running = module.expect("it can be moved").to_running();
+        let f = function(&program, "f");
+        let header = program.block(program.function(f).block_ids().nth(1).expect("the loop")).start;
+        let at = |va: Va| running.moved(u32::try_from(va.since(Va(running.old_at))).expect("small"));
+        let before = program.block(program.function(f).block_ids().next().expect("an entry")).range().end;
+        assert!(before < header, "as is aligned");
+        let insns: Vec<Va> = program.insns_in(&(before..header)).map(|insn| insn.at()).collect();
+        for nop in insns {
+            let (there, behind) = (at(nop).expect("it is known"), at(header).expect("it is moved"));
+            assert_eq!((there.way_in, there.own), (behind.way_in, behind.own), "{nop}");
+            assert_eq!(running.old_of(there.own), Some(behind.old), "{nop}");
+            assert_eq!(running.old_of(there.way_in), Some(behind.old), "{nop}");
+        }
+        // All that a function runs is known.
+        for id in program.func_ids().filter(|id| program.function(*id).name() != "_start") {
+            let range = program.function(id).ranges[0].clone();
+            for insn in program.insns_in(&range) {
+                assert!(at(insn.at()).is_some(), "{}", insn.at());
+            }
         }
     }
 
