@@ -46,6 +46,16 @@ pub enum RewriteError {
         /// The file.
         name: String,
     },
+    /// A call cannot be led elsewhere.
+    #[error(
+        "{name} has no call at {at} that can lead elsewhere: a direct one, or one through a slot of the linker's"
+    )]
+    NotLed {
+        /// The file.
+        name: String,
+        /// Where.
+        at: Va,
+    },
     /// What changes in it is not in its file as it should be.
     #[error("the file {name} cannot be written anew")]
     Patch {

@@ -18,7 +18,11 @@ mod library;
 mod tests;
 
 use crate::arch::shared::PAGE;
-use program::{Image, LiveVa};
+use crate::arch::stand_in::{StandIn, To as Leads};
+use crate::bytes::set_distance;
+use crate::image::unwind;
+use program::arch::RegSet;
+use program::{Image, LiveVa, Va};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -37,6 +41,10 @@ pub struct Graft {
     /// Its code, and the search table of its unwind rows, if it has one.
     code: Range<u64>,
     unwind: Option<u64>,
+    /// Which registers it changes, if that is known.
+    changes: Option<RegSet>,
+    /// Where memory of its own starts.
+    data: u64,
 }
 
 /// Pages with the same rights.
@@ -219,6 +227,52 @@ impl Graft {
             defined: BTreeMap::new(),
             code: 0..len,
             unwind: None,
+            changes: None,
+            data: 0,
+        }
+    }
+
+    /// Code of ours, called `name`; what its slots are called is to be given a meaning.
+    ///
+    /// # Panics
+    /// Never: its code says where its places are.
+    pub fn of_stand_in(name: &str, made: &StandIn) -> Graft {
+        let mut bytes = made.code.clone();
+        bytes.resize(bytes.len().next_multiple_of(8), crate::arch::emit::TRAP);
+        let slots_at = bytes.len();
+        bytes.resize(slots_at + 8 * made.slots.len(), 0);
+        let code = 0..made.code.len() as u64;
+        let unwind = bytes.len() as u64;
+        bytes.extend(unwind::of_code(&(Va(0)..Va(code.end)), &made.row, Va(unwind)));
+        let data = (bytes.len() as u64).next_multiple_of(PAGE);
+        for (at, end, to) in &made.places {
+            let to = match to {
+                Leads::Data(offset) => data + offset,
+                Leads::Slot(n) => (slots_at + 8 * n) as u64,
+            };
+            set_distance(&mut bytes, *at, to.wrapping_sub(*end as u64));
+        }
+        let name_of =
+            |slot: &&str| Name { name: (*slot).into(), version: None, is_weak: false, is_of_threads: false };
+        let binding = |n: usize| Binding {
+            at: (slots_at + 8 * n) as u64,
+            kind: Kind::Word,
+            to: To::Name(n),
+            addend: 0,
+        };
+        let mut parts = vec![Part::new(0, bytes, data, (false, true))];
+        if made.data_len > 0 {
+            parts.push(Part::new(data, Vec::new(), made.data_len, (true, false)));
+        }
+        Graft {
+            parts,
+            bindings: (0..made.slots.len()).map(binding).collect(),
+            names: made.slots.iter().map(name_of).collect(),
+            code,
+            unwind: Some(unwind),
+            changes: Some(made.changes),
+            data,
+            ..Graft::of_code(name, &[])
         }
     }
 
@@ -235,6 +289,16 @@ impl Graft {
     /// How many bytes it takes up: whole pages.
     pub fn len_bytes(&self) -> u64 {
         self.parts.last().map_or(0, Part::end)
+    }
+
+    /// Which registers it changes, if that is known.
+    pub fn changes(&self) -> Option<RegSet> {
+        self.changes
+    }
+
+    /// Where memory of its own starts, of code of ours: an offset.
+    pub fn data(&self) -> u64 {
+        self.data
     }
 
     /// Where what it defines by this name is: an offset.

@@ -31,6 +31,7 @@ pub use arch::emit::can_be_kept;
 pub use arch::snippet::{
     Field, HISTOGRAM_WORDS, LONGEST_RECORD, NoValue, Sink, Value, general_register, record_len,
 };
+pub use arch::stand_in;
 pub use arch::{NamedRegister, NoRegister};
 pub use error::{NotInFile, RewriteError};
 pub use image::file::Old;
@@ -48,7 +49,7 @@ pub use module::Module;
 pub use not_moved::NotMoved;
 pub use patch::{Memory, Patch, PatchError};
 pub use plan::{
-    Action, CountedCall, Counting, Event, EventAt, Plan, PlanError, Point, Probe, Record, Replaced, Routine,
-    Sparse,
+    Action, CountedCall, Counting, Event, EventAt, Led, Plan, PlanError, Point, Probe, Record, Replaced,
+    Routine, Sparse,
 };
 pub use select::{runtimes, springboard::Tactic};

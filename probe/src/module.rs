@@ -163,6 +163,10 @@ impl<'a> Module<'a> {
             };
             board.write(program, to, &mut patches);
         }
+        for led in &plan.led {
+            let not_led = || RewriteError::NotLed { name: program.image.name.clone(), at: led.at };
+            patches.push(Patch::call(program, led.at, led.to).ok_or_else(not_led)?);
+        }
         let moved_words = patch_jump_tables(program, &selection, &placement, room, &mut patches)?;
         let unwind = unwind_tables(program, plan, &lowered.words, &placement, runtime.as_ref());
         let unwind = match room.is_running() {

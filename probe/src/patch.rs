@@ -5,11 +5,15 @@
 
 use crate::arch::emit;
 use crate::bytes::set_distance;
+use program::arch::ControlFlow;
 use program::{Program, Va};
 use smallvec::SmallVec;
 
 /// Bytes of a patch: a jump takes five, and of a large module there are a hundred thousand.
 pub type PatchBytes = SmallVec<[u8; 8]>;
+
+/// No instruction is longer.
+const MOST: u64 = 15;
 
 /// Bytes of the old module that change.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -69,6 +73,20 @@ impl Patch {
         let mut bytes = emit::JUMP.to_vec();
         set_distance(&mut bytes, 1, to.since(at.plus(5)));
         Patch::of(program, at, bytes)
+    }
+
+    /// The call at `at` led to `to`, if there is one that can be. Where it comes back to stays the same.
+    pub(crate) fn call(program: &Program, at: Va, to: Va) -> Option<Patch> {
+        let insn = program.insns_in(&(at..at.plus(MOST))).next()?;
+        let mut bytes = match insn.len_bytes() {
+            5 if matches!(insn.flow(), ControlFlow::Call(_)) => vec![emit::CALL, 0, 0, 0, 0],
+            6 if insn.called_slot().is_some() => vec![emit::NO_PREFIX, emit::CALL, 0, 0, 0, 0],
+            _ => return None,
+        };
+        let end = at.plus(bytes.len() as u64);
+        let place = bytes.len() - 4;
+        set_distance(&mut bytes, place, to.since(end));
+        Some(Patch::of(program, at, bytes))
     }
 
     /// Whether `memory` holds what was there before the change.

@@ -147,6 +147,8 @@ pub struct Plan {
     /// Functions that others stand in for. If there are any, these alone are moved: for calls of them that
     /// are in progress, and for whoever stands in.
     pub replaced: Vec<Replaced>,
+    /// Calls that lead elsewhere. If there are any, no functions are moved but those that are replaced.
+    pub led: Vec<Led>,
 }
 
 /// A function that another stands in for.
@@ -159,6 +161,15 @@ pub struct Replaced {
     /// What is kept through that: what callers may know that the function leaves alone, and what stands in
     /// for it does not (`-fipa-ra` of gcc).
     pub keeps: RegSet,
+}
+
+/// A call that leads elsewhere.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Led {
+    /// The call: a direct one, or one through a slot that it names by its distance.
+    pub at: Va,
+    /// Where it leads.
+    pub to: Va,
 }
 
 /// A direct call that is counted by itself.
@@ -209,6 +220,7 @@ impl Plan {
         from_inside: Vec::new(),
         old_kernels: false,
         replaced: Vec::new(),
+        led: Vec::new(),
     };
     /// A counter a block.
     pub const BLOCKS: Plan = Plan {
@@ -220,6 +232,7 @@ impl Plan {
         from_inside: Vec::new(),
         old_kernels: false,
         replaced: Vec::new(),
+        led: Vec::new(),
     };
 
     /// Whether something is appended to the thread's stream of events.

@@ -44,14 +44,15 @@ impl Selection {
         if is_running {
             movable::keep_known_callers(program, &mut movable);
         }
-        if !plan.replaced.is_empty() {
+        let is_of_some = !plan.replaced.is_empty() || !plan.led.is_empty();
+        if is_of_some {
             movable.keep_all_but(plan.replaced.iter().map(|replaced| replaced.func));
         }
         let address_taken = springboard::addresses(program, &mut movable);
         // Probes of a plan would push a stub's jump to where its unwind rule says something else.
         let release = |movable: &mut Movable| {
             plan.probes.is_empty()
-                && plan.replaced.is_empty()
+                && !is_of_some
                 && plt::release(program, &address_taken, unwind_refused, movable)
         };
         release(&mut movable);

@@ -41,6 +41,7 @@ mod replaced_calls;
 mod runtime;
 pub mod shared;
 pub mod snippet;
+pub mod stand_in;
 #[cfg(test)]
 mod testing;
 

@@ -88,7 +88,7 @@ impl Graft {
             let to = match known.get(&index) {
                 Some(to) => *to,
                 None => {
-                    let to = self.to(file, versions.as_ref(), index)?;
+                    let to = self.meant(file, versions.as_ref(), index)?;
                     known.insert(index, to);
                     to
                 }
@@ -104,7 +104,7 @@ impl Graft {
     }
 
     /// What symbol `index` of `file` is.
-    fn to(
+    fn meant(
         &mut self,
         file: &File<'_>,
         versions: Option<&VersionTable<'_, FileHeader64<LE>>>,

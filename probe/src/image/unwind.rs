@@ -180,38 +180,52 @@ impl Rows<'_> {
 
     /// The tables that stand at `at`; `main` is where the first of the old ones is.
     fn finish(self, at: Va, main: Option<Va>) -> Unwind {
-        let Rows { old: mut rows, new, left_out, writer, .. } = self;
-        let Writer { mut out, mut relocated, lsdas } = writer;
-        out.extend([0; 4]);
-        let header_len = 12 + 8 * (rows.len() + new.len());
-        let table_at = at.plus(header_len as u64);
-        rows.extend(new.iter().map(|&(start, offset)| (start, table_at.plus(offset as u64))));
-        // As a reader sees them: by signed distance, since moved code may stand below address zero of the
-        // image.
-        rows.sort_unstable_by_key(|r| (r.0.since(at).cast_signed(), r.1));
-        rows.dedup_by_key(|r| r.0);
-        let mut data: Vec<u8> = Vec::new();
-        let data_at = table_at.plus(out.len() as u64);
-        for (place, lsda) in &lsdas {
-            relocated.push((*place, lsda.append(&mut data, data_at)));
-        }
-        for (place, to) in relocated {
-            let from = table_at.plus(place as u64);
-            set_distance(&mut out, place, to.since(from));
-        }
-        let mut bytes = vec![1, PCREL_SDATA4, UDATA4, DATAREL_SDATA4];
-        put_distance(&mut bytes, main.unwrap_or(table_at).since(at.plus(4)));
-        put_distance(&mut bytes, rows.len() as u64);
-        for (start, row) in &rows {
-            put_distance(&mut bytes, start.since(at));
-            put_distance(&mut bytes, row.since(at));
-        }
-        bytes.resize(header_len, 0);
-        let rows_len = out.len();
-        bytes.extend(out);
-        bytes.extend(data);
-        Unwind { bytes, header_len, rows_len, left_out }
+        let Rows { old, new, left_out, writer, .. } = self;
+        Unwind { left_out, ..tables(writer, old, &new, at, main) }
     }
+}
+
+/// The tables of `code` of ours that is called as functions are, which stand at `at`; `row` is what it does
+/// to the stack.
+pub fn of_code(code: &Range<Va>, row: &[u8], at: Va) -> Vec<u8> {
+    let mut writer = Writer::default();
+    let written = writer.called(code, row);
+    tables(writer, Vec::new(), &[(code.start, written)], at, None).bytes
+}
+
+/// What `writer` has, to stand at `at` behind a search table for `rows` and what is `new` of it; `main` is
+/// where the first of the old tables is.
+fn tables(writer: Writer, mut rows: Vec<(Va, Va)>, new: &[(Va, usize)], at: Va, main: Option<Va>) -> Unwind {
+    let Writer { mut out, mut relocated, lsdas } = writer;
+    out.extend([0; 4]);
+    let header_len = 12 + 8 * (rows.len() + new.len());
+    let table_at = at.plus(header_len as u64);
+    rows.extend(new.iter().map(|&(start, offset)| (start, table_at.plus(offset as u64))));
+    // As a reader sees them: by signed distance, since moved code may stand below address zero of the
+    // image.
+    rows.sort_unstable_by_key(|r| (r.0.since(at).cast_signed(), r.1));
+    rows.dedup_by_key(|r| r.0);
+    let mut data: Vec<u8> = Vec::new();
+    let data_at = table_at.plus(out.len() as u64);
+    for (place, lsda) in &lsdas {
+        relocated.push((*place, lsda.append(&mut data, data_at)));
+    }
+    for (place, to) in relocated {
+        let from = table_at.plus(place as u64);
+        set_distance(&mut out, place, to.since(from));
+    }
+    let mut bytes = vec![1, PCREL_SDATA4, UDATA4, DATAREL_SDATA4];
+    put_distance(&mut bytes, main.unwrap_or(table_at).since(at.plus(4)));
+    put_distance(&mut bytes, rows.len() as u64);
+    for (start, row) in &rows {
+        put_distance(&mut bytes, start.since(at));
+        put_distance(&mut bytes, row.since(at));
+    }
+    bytes.resize(header_len, 0);
+    let rows_len = out.len();
+    bytes.extend(out);
+    bytes.extend(data);
+    Unwind { bytes, header_len, rows_len, left_out: Vec::new() }
 }
 
 #[cfg(test)]

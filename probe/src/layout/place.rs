@@ -121,6 +121,10 @@ impl<'a> Placement<'a> {
                 Placed { piece, at: start }
             })
             .collect();
+        if pieces.is_empty() {
+            // Who maps it maps a page.
+            at = at.plus(1);
+        }
         let routines = routines(plan, &mut at);
         let mut moved: Vec<(Va, Va)> = placed
             .iter()

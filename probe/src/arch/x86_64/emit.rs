@@ -19,6 +19,10 @@ use program::arch::{Branch, Reg, RegSet, abi};
 pub const JUMP: [u8; 5] = [0xe9, 0, 0, 0, 0];
 /// `jmp` over 8 bits, its offset zero.
 pub const SHORT_JUMP: [u8; 2] = [0xeb, 0];
+/// `call` over 32 bits, without its offset.
+pub const CALL: u8 = 0xe8;
+/// A prefix (of the size of addresses) that a direct call does not heed: linkers fill with it, too.
+pub const NO_PREFIX: u8 = 0x67;
 /// `int3`.
 pub const TRAP: u8 = 0xcc;
 

@@ -97,3 +97,12 @@ impl Quick {
         }
     }
 }
+
+impl Insn {
+    /// The slot that it calls through, if it names that by its distance: `call *SLOT(%rip)`.
+    pub fn called_slot(&self) -> Option<Va> {
+        let insn = self.iced();
+        let is_one = insn.code() == Code::Call_rm64 && insn.is_ip_rel_memory_operand();
+        is_one.then(|| Va(insn.ip_rel_memory_address()))
+    }
+}
