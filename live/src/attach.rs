@@ -16,6 +16,7 @@
 //! Source: E. Riou et al., "PADRONE: a platform for online profiling, analysis, and optimization" (2014);
 //! ptrace(2), mremap(2).
 
+mod copied;
 mod hand;
 mod handlers;
 mod helper;
@@ -23,6 +24,7 @@ mod journal;
 mod linker;
 mod lock;
 mod look;
+mod own_data;
 mod pointers;
 mod put_in;
 mod remains;
@@ -33,11 +35,13 @@ mod threads;
 
 use crate::process::{LookError, Mapping, ProcessError, Stopped};
 use crate::shared::Arena;
+pub use copied::{CallRegisters, CameTo, Copied};
 use helper::Helper;
 use journal::Journal;
 use lock::Lock;
 use nix::libc;
 use nix::unistd::Pid;
+pub use own_data::OwnData;
 use probe::arch::shared::ARENA;
 use probe::graft::Grafted;
 use probe::{Running, Segments};

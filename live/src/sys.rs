@@ -20,8 +20,9 @@ pub use pass_on::{Ended, keep_signal, n_kept_signals, pass_signals_on, wait};
 pub use perf_events::{event_number, let_event, open_event, send_to_ring_of, thread_times, wait_for_any};
 pub use signals::{signal_name, signal_named};
 pub use stops::{
-    Hurry, Stop, block_signals, blocked_signals, detach, end_of, hurry, hurry_on, is_gone, next_stop, send,
-    send_to_thread, set_registers, stop_of, to_next_call, vector_state,
+    Hurry, Stop, block_signals, blocked_signals, detach, end_of, fp_state, hurry, hurry_on, interrupt,
+    is_gone, next_stop, send, send_to_thread, set_fp_state, set_registers, stop_of, stop_of_until,
+    to_next_call, vector_state,
 };
 
 use nix::libc;

@@ -174,6 +174,76 @@ pub fn at_calls(regs: user_regs_struct, table: std::ops::Range<u64>, alive: u64)
     }
 }
 
+/// A function that is called, and the stack that it finds, with where it returns to on it.
+#[derive(Clone, Copy, Debug)]
+pub struct Called {
+    /// Where it is.
+    pub at: u64,
+    /// The stack pointer.
+    pub stack: u64,
+}
+
+/// `regs` of a thread that is about to call a function with these general registers, by number. Flags are as
+/// the ABI has them there.
+pub fn about_to_call(regs: user_regs_struct, general: &[u64; 16], called: Called) -> user_regs_struct {
+    let &[rax, rcx, rdx, rbx, _, rbp, rsi, rdi, r8, r9, r10, r11, r12, r13, r14, r15] = general;
+    user_regs_struct {
+        rax,
+        rcx,
+        rdx,
+        rbx,
+        rbp,
+        rsi,
+        rdi,
+        r8,
+        r9,
+        r10,
+        r11,
+        r12,
+        r13,
+        r14,
+        r15,
+        rsp: called.stack,
+        rip: called.at,
+        eflags: 0x202,
+        // In no call: the kernel makes none again.
+        orig_rax: u64::MAX,
+        ..regs
+    }
+}
+
+/// The general registers of `regs`, by number.
+pub fn general_by_number(regs: &user_regs_struct) -> [u64; 16] {
+    let &user_regs_struct { rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8, r9, r10, r11, .. } = regs;
+    [rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8, r9, r10, r11, regs.r12, regs.r13, regs.r14, regs.r15]
+}
+
+/// The number of the system call that it is about to make.
+pub fn call_number(regs: &user_regs_struct) -> u64 {
+    regs.orig_rax
+}
+
+/// Where MXCSR and the vector registers are in what `fxsave` writes (Intel SDM vol. 1, table 10-2).
+const MXCSR_AT: usize = 24;
+const VECTORS_AT: usize = 160;
+
+/// Has `state`, as `fxsave` writes it, hold these low halves of vector registers, and this control word; the
+/// upper halves are zeros.
+pub fn set_called_vectors(state: &mut [u8; 512], vectors: &[u64; 16], mxcsr: u32) {
+    state[MXCSR_AT..MXCSR_AT + 4].copy_from_slice(&mxcsr.to_le_bytes());
+    for (place, value) in state[VECTORS_AT..VECTORS_AT + 256].chunks_exact_mut(16).zip(vectors) {
+        place[..8].copy_from_slice(&value.to_le_bytes());
+        place[8..].fill(0);
+    }
+}
+
+/// The low halves of vector registers in `state`, as `fxsave` writes it, and the control word.
+pub fn called_vectors(state: &[u8; 512]) -> ([u64; 16], u32) {
+    let word = |at: usize| (0..8).rev().fold(0, |all, n| all << 8 | u64::from(state[at + n]));
+    let mxcsr = (0..4).rev().fold(0, |all, n| all << 8 | u32::from(state[MXCSR_AT + n]));
+    (std::array::from_fn(|n| word(VECTORS_AT + 16 * n)), mxcsr)
+}
+
 /// `syscall; ret`: by which a thread of a program makes a system call for us, and goes home.
 pub const CALL_AND_RETURN: [u8; 3] = [SYSCALL[0], SYSCALL[1], 0xc3];
 

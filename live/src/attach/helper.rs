@@ -369,14 +369,25 @@ fn lend(thread: &Thread, lender: &Stopped, way: &WayHome, code: &Code) -> Result
 /// still.
 pub(super) fn start_thread(lender: &Stopped, options: Options) -> Result<Stopped, AttachError> {
     const FLAGS: libc::c_int = libc::CLONE_VM | libc::CLONE_SIGHAND | libc::CLONE_THREAD;
+    // It returns to its own end, should nobody tell it otherwise.
+    cloned(lender, options, FLAGS, HELPER + arch::HELPER_STACK).map(|made| made.0)
+}
+
+/// The same, of a thread or process as `flags` say, with a stack that ends at `stack`, if that is not 0; it,
+/// and what number it has for the process.
+pub(super) fn cloned(
+    lender: &Stopped,
+    options: Options,
+    flags: libc::c_int,
+    stack: u64,
+) -> Result<(Stopped, u64), AttachError> {
     let tid = Pid::from_raw(lender.pid());
     ptrace::setoptions(tid, options | Options::PTRACE_O_TRACECLONE)
         .map_err(|err| AttachError::refused(tid, "following its threads", err.into()))?;
-    // It returns to its own end, should nobody tell it otherwise.
-    let args = [u64::from(FLAGS.cast_unsigned()), HELPER + arch::HELPER_STACK, 0, 0, 0, 0];
+    let args = [u64::from(flags.cast_unsigned()), stack, 0, 0, 0, 0];
     let made = lender.call(&Syscall { name: "clone", number: libc::SYS_clone, args });
     let _gone = ptrace::setoptions(tid, options);
-    made?;
+    let number = made?;
     let unknown = || lender.space("the kernel does not say which thread it has made");
     let new = lender.made().ok_or_else(unknown)?;
     let refused = |err| AttachError::refused(new, "waiting for our thread in it", err);
@@ -385,7 +396,7 @@ pub(super) fn start_thread(lender: &Stopped, options: Options) -> Result<Stopped
         ptrace::cont(new, None).map_err(|err| refused(err.into()))?;
     }
     sys::block_signals(new, ALL_SIGNALS).map_err(refused)?;
-    Ok(Stopped::entering_by(new, Entering::Ours(LiveVa(HELPER)))?)
+    Ok((Stopped::entering_by(new, Entering::Ours(LiveVa(HELPER)))?, number))
 }
 
 impl From<ProcessError> for AttachError {

@@ -20,6 +20,8 @@ pub struct Mapping {
     pub executable: bool,
     /// May be written.
     pub writable: bool,
+    /// What is written there others see, who have mapped the same.
+    pub shared: bool,
     /// Where in the file it starts.
     pub offset: u64,
     /// The file's number.
@@ -74,13 +76,14 @@ pub(super) fn mapping(line: &[u8]) -> Option<Mapping> {
     let (from, to) = std::str::from_utf8(words.next()?).ok()?.split_once('-')?;
     let address = |digits| u64::from_str_radix(digits, 16).ok().map(LiveVa);
     let rights = words.next()?;
-    let [writable, executable] = [b'w', b'x'].map(|right| rights.contains(&right));
+    let [writable, executable, shared] = [b'w', b'x', b's'].map(|right| rights.contains(&right));
     let offset = u64::from_str_radix(std::str::from_utf8(words.next()?).ok()?, 16).ok()?;
     let inode = std::str::from_utf8(words.nth(1)?).ok()?.parse().ok()?;
     let text = words.next().map_or(&b""[..], <[u8]>::trim_ascii_start);
     let path = text.starts_with(b"/").then(|| PathBuf::from(OsStr::from_bytes(text)));
     let name = text.starts_with(b"[").then(|| String::from_utf8_lossy(text).into_owned());
-    Some(Mapping { range: address(from)?..address(to)?, path, executable, writable, offset, inode, name })
+    let range = address(from)?..address(to)?;
+    Some(Mapping { range, path, executable, writable, shared, offset, inode, name })
 }
 
 #[cfg(test)]
@@ -104,10 +107,12 @@ mod tests {
             (b"1000-2f00 rw-p 00000000 08:01 1311      /bin/\xff", Some(b"/bin/\xff"), false),
             (b"1000-2f00 rw-p 00000000 00:00 0         [stack]", None, false),
             (b"1000-2f00 rw-p 00000000 00:00 0 ", None, false),
+            (b"1000-2f00 rw-s 00000000 00:00 0 ", None, false),
         ] {
             let got = mapping(line).expect("a mapping");
             assert_eq!((got.range, got.executable), (LiveVa(0x1000)..LiveVa(0x2f00), executable));
             assert_eq!((got.writable, got.offset), (!executable, if executable { 0x2000 } else { 0 }));
+            assert_eq!(got.shared, line.get(13) == Some(&b's'));
             assert_eq!(got.inode, if path.is_some() { 1311 } else { 0 });
             assert_eq!(got.name.as_deref(), line.ends_with(b"[stack]").then_some("[stack]"));
             assert_eq!(got.path.as_deref().map(|p| p.as_os_str().as_bytes()), path);

@@ -80,6 +80,65 @@ pub fn stop_of(pid: Pid) -> io::Result<Stop> {
     }
 }
 
+/// The same; nothing, if it goes on until then.
+///
+/// # Errors
+/// The kernel's.
+pub fn stop_of_until(pid: Pid, until: Instant) -> io::Result<Option<Stop>> {
+    let mut status = 0;
+    let flags = (WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD | WaitPidFlag::WNOHANG).bits();
+    let mut pause = Duration::from_micros(10);
+    loop {
+        // SAFETY: the kernel fills `status`.
+        match nix::errno::Errno::result(unsafe { libc::waitpid(pid.as_raw(), &raw mut status, flags) }) {
+            Err(nix::errno::Errno::EINTR) => {}
+            Err(err) => return Err(err.into()),
+            Ok(0) if Instant::now() >= until => return Ok(None),
+            Ok(0) => {
+                std::thread::park_timeout(pause);
+                pause = (2 * pause).min(Duration::from_millis(2));
+            }
+            Ok(_) => return Ok(Some(stop(status))),
+        }
+    }
+}
+
+/// Has `pid`, which this thread traces (as of PTRACE_SEIZE), stop.
+///
+/// # Errors
+/// The kernel's.
+pub fn interrupt(pid: Pid) -> io::Result<()> {
+    nix::sys::ptrace::interrupt(pid).map_err(io::Error::from)
+}
+
+/// The state of floating-point and vector registers, as `fxsave` has it.
+pub type FpState = [u8; 512];
+/// Source: Linux, include/uapi/linux/elf.h.
+const NT_PRFPREG: libc::c_int = 2;
+
+/// That of `pid`, which this thread traces and which stands still.
+///
+/// # Errors
+/// The kernel's.
+pub fn fp_state(pid: Pid) -> io::Result<FpState> {
+    let mut state: FpState = [0; 512];
+    let mut part = libc::iovec { iov_base: state.as_mut_ptr().cast(), iov_len: state.len() };
+    // SAFETY: the kernel writes no more than that to `state`, and how much to `part`.
+    let code = unsafe { libc::ptrace(libc::PTRACE_GETREGSET, pid.as_raw(), NT_PRFPREG, &raw mut part) };
+    nix::errno::Errno::result(code).map(|_| state).map_err(io::Error::from)
+}
+
+/// Gives `pid`, which this thread traces and which stands still, another one.
+///
+/// # Errors
+/// The kernel's.
+pub fn set_fp_state(pid: Pid, state: &FpState) -> io::Result<()> {
+    let mut part = libc::iovec { iov_base: state.as_ptr().cast_mut().cast(), iov_len: state.len() };
+    // SAFETY: the kernel reads so many bytes of `state`, and writes to `part`.
+    let code = unsafe { libc::ptrace(libc::PTRACE_SETREGSET, pid.as_raw(), NT_PRFPREG, &raw mut part) };
+    nix::errno::Errno::result(code).map(drop).map_err(io::Error::from)
+}
+
 /// Waits until `pid`, a thread that this thread traces and that goes on, ends; its status, if it ended by
 /// itself.
 ///

@@ -156,6 +156,7 @@ mod tests {
             range: LiveVa(start)..LiveVa(start + 0x1000),
             path: Some(PathBuf::from("/no/such/library.so")),
             executable,
+            shared: false,
             writable: false,
             offset,
             inode: 1,
