@@ -34,5 +34,6 @@ pub use asked::{Asked, AskedCall, AskedPlace, BadPlace, Logged, Passed, Piece, S
 pub use auto::InLine;
 pub use collect::Collector;
 pub use condition::{BadCondition, Condition};
+pub use known::Known;
 pub use plan::{Code, Found, LONGEST_WORDS, LoopCode, Recorded, Unseen, What, plan};
 pub use rows::Rows;

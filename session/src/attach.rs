@@ -19,7 +19,10 @@ mod values;
 pub use count::{AttachedRun, CountedWhile};
 pub use ipc::{CallsMeasured, CallsWanted, IpcError, measure_calls};
 pub use record::RecordedWhile;
-pub use replace::{LoadedModule, ReplaceError, Replacement, Standing, standing};
+pub use replace::{
+    Compared, Difference, LoadedModule, ReplaceError, Replacement, Standing, Told, Trial, TrialError,
+    TrialWanted, Verdict, Word, constant, standing,
+};
 pub use values::{MeasuredWhile, Taking};
 
 use crate::choose::{ModuleFilter, NoneWanted};

@@ -39,8 +39,9 @@ mod store;
 mod values;
 
 pub use attach::{
-    Attached, AttachedRun, CallsMeasured, CallsWanted, CountedWhile, IpcError, LoadedModule, MeasuredWhile,
-    ReadyProcess, RecordedWhile, ReplaceError, Replacement, RunningError, RunningProgram, Standing, Taking,
+    Attached, AttachedRun, CallsMeasured, CallsWanted, Compared, CountedWhile, Difference, IpcError,
+    LoadedModule, MeasuredWhile, ReadyProcess, RecordedWhile, ReplaceError, Replacement, RunningError,
+    RunningProgram, Standing, Taking, Told, Trial, TrialError, TrialWanted, Verdict, Word, constant,
     measure_calls, standing,
 };
 pub use choose::{FunctionFilter, Glob, ModuleFilter, NoneWanted, Spellings, is_system_file};

@@ -17,6 +17,9 @@ pub struct ReplaceView {
     /// What was taken back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub undone: Option<UndoneView>,
+    /// What was tried, and what came of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trial: Option<TrialView>,
     /// How long all its threads stood still, microseconds, if they did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pause_us: Option<u64>,
@@ -28,7 +31,8 @@ impl ReplaceView {
 
     /// Nothing yet of process `pid`.
     pub fn of(pid: i32) -> ReplaceView {
-        ReplaceView { schema: ReplaceView::SCHEMA, pid, replaced: None, undone: None, pause_us: None }
+        let schema = ReplaceView::SCHEMA;
+        ReplaceView { schema, pid, replaced: None, undone: None, trial: None, pause_us: None }
     }
 }
 
@@ -51,6 +55,53 @@ pub struct ReplacedView {
     pub since_s: u64,
     /// Whether the function runs again as it did, though somebody needs the new code still.
     pub is_taken_back: bool,
+}
+
+/// New code that was tried.
+#[derive(Debug, Serialize)]
+pub struct TrialView {
+    /// The function.
+    pub function: String,
+    /// What was tried in its place.
+    pub with: String,
+    /// Ticks a call of the function, if calls of both came back.
+    pub old_ticks: Option<f64>,
+    /// The same of the new code.
+    pub new_ticks: Option<f64>,
+    /// How many times longer calls of the function take.
+    pub gain: Option<f64>,
+    /// Where that is with 95 % confidence.
+    pub interval: Option<[f64; 2]>,
+    /// Whether the new code stays.
+    pub kept: bool,
+    /// `faster`, `slower`, `even`, `too-few`, `wrong` or `interrupted`.
+    pub verdict: &'static str,
+    /// Why it does not stay.
+    pub why: Option<String>,
+    /// How many calls were made of both in a copy of the process.
+    pub verified: u64,
+    /// How many calls of the function, and of the new code, were timed.
+    pub calls: [u64; 2],
+}
+
+impl TrialView {
+    fn text(&self, pid: i32, w: &mut dyn Write) -> io::Result<()> {
+        let TrialView { function, with, verified, calls: [old, new], .. } = self;
+        if *verified > 0 {
+            writeln!(w, "{verified} calls of {function} and of {with} were made in a copy of process {pid}")?;
+        }
+        if let (Some(old_ticks), Some(new_ticks)) = (self.old_ticks, self.new_ticks) {
+            writeln!(w, "{function}: {old_ticks:.0} ticks a call, of {old} calls")?;
+            writeln!(w, "{with}: {new_ticks:.0} ticks a call, of {new} calls")?;
+        }
+        if let (Some(gain), Some([low, high])) = (self.gain, self.interval) {
+            writeln!(w, "gain: {gain:.3} × [{low:.3}, {high:.3}]")?;
+        }
+        match &self.why {
+            Some(why) => writeln!(w, "{function} was taken back: {why}"),
+            None => writeln!(w, "it stays"),
+        }
+    }
 }
 
 /// A function that was taken back.
@@ -93,6 +144,12 @@ impl View for ReplaceView {
                 }
                 None => Ok(()),
             };
+        }
+        if let Some(trial) = &self.trial {
+            trial.text(pid, w)?;
+            if self.replaced.is_none() {
+                return Ok(());
+            }
         }
         match self.replaced.as_deref().unwrap_or_default() {
             [] => writeln!(w, "nothing is replaced in process {pid}"),

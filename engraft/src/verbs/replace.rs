@@ -1,15 +1,20 @@
 //! `engraft replace`: a function of a process that runs, replaced by another, and taken back.
 
+mod code;
+mod found;
+mod trial;
+
 use crate::input;
 use crate::output::{Answer, Hinted, Output};
-use anyhow::Context as _;
-use live::attach::{self, AttachError};
+use code::graft;
+use found::{found, found_call};
+use live::attach::{self, AttachError, Stop};
+use measure::prototypes::Prototypes;
 use probe::graft::Graft;
-use program::LiveVa;
-use program::image::{Symbol, SymbolKind};
-use session::{LoadedModule, ReplaceError, Replacement, RunningProgram, Standing, standing};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use program::signature::Signature;
+use program::{FuncId, Va};
+use session::{LoadedModule, ReplaceError, Replacement, RunningProgram, Standing, Told, Word, standing};
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use views::replace::{ReplaceView, ReplacedView, UndoneView};
 
@@ -17,13 +22,14 @@ use views::replace::{ReplaceView, ReplacedView, UndoneView};
 const EXAMPLES: &str = "\
 Examples:
   $ engraft replace of_main --with ./fast.so:of_main -p $(pidof server)
-  $ engraft replace --list -p $(pidof server)";
+  $ engraft replace --list -p $(pidof server)
+  $ engraft replace hot --memo --prototype 'long hot(long n);' --trial 1s -p $(pidof worker)";
 
 /// Replace a function of a process that runs by code of yours; it stays so when this command has ended
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
-    /// The function: by name, by address, also MODULE!NAME
+    /// The function: by name, by address, also MODULE!NAME; a call: its address, or FUNCTION+0xN
     #[arg(required_unless_present = "list")]
     function: Option<String>,
     /// The process
@@ -38,6 +44,27 @@ pub struct Args {
     /// By position-independent machine code, entered at its first byte
     #[arg(long, value_name = "FILE", group = "what")]
     bytes: Option<PathBuf>,
+    /// By a table of N results (1024), if they depend on its arguments alone
+    #[arg(long, value_name = "N", group = "what", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "1024", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    memo: Option<u32>,
+    /// A call by its result, where its arguments are these (with commas between them): 2.0
+    #[arg(long, value_name = "V", group = "what", allow_hyphen_values = true)]
+    constant: Option<String>,
+    /// Have both run by turns for so long, and keep what is faster, unless it does something else
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(conflicts_with_all = ["undo", "list", "constant"])]
+    trial: Option<Duration>,
+    /// Make so many calls of both in a copy of the process first; 100 of what is known to be pure
+    #[arg(long, value_name = "N", requires = "trial", hide_short_help = true)]
+    #[arg(value_parser = clap::value_parser!(u64).range(0..=4096))]
+    verify: Option<u64>,
+    /// It depends on its arguments alone and changes nothing, though its code does not show that
+    #[arg(long, hide_short_help = true)]
+    pure: bool,
+    /// What it takes and returns, where that is not known: 'double f(double x);'
+    #[arg(long, value_name = "TEXT", hide_short_help = true)]
+    prototype: Option<String>,
     /// Take it back: the function runs again as it did
     #[arg(long, group = "what")]
     undo: bool,
@@ -75,29 +102,129 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     if args.undo {
         return undo(args, pid, function);
     }
-    let (graft, symbol) = graft(args, function)?;
     let process = RunningProgram::of(pid).map_err(super::attached::hinted)?.pausing_at_most(args.max_pause);
-    let (module, func) = found(&process, function)?;
-    let made = Replacement::new(&process, &module, func, &graft, symbol.as_deref()).map_err(refused)?;
-    let standing = Standing {
-        function: input::spelt(&module.program, func),
-        asked: function.to_owned(),
-        module: module.path().display().to_string(),
-        at: module.program.function(func).entry.0,
-        with: graft.name().to_owned(),
-        symbol,
-        to: made.to.0,
-        original: made.original.0,
-        since_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+    let signature = args.prototype.as_deref().map(signature).transpose()?;
+    let word = Word { signature: signature.as_ref(), is_pure: args.pure };
+    if let Some(values) = &args.constant {
+        return constant(args, &process, &word, (function, values));
+    }
+    // What is wrong with a file is said before the process is looked at.
+    let given = match args.memo {
+        Some(_) => None,
+        None => Some(graft(args, function)?),
     };
+    let (module, func) = found(&process, function)?;
+    let told = || module.told(func, &word).map_err(refused);
+    let (graft, symbol) = match (given, args.memo) {
+        (Some(given), _) => given,
+        (None, n) => {
+            let n = n.unwrap_or(1).next_power_of_two();
+            (module.memo(&process, &told()?, n).map_err(refused)?, None)
+        }
+    };
+    let new = New { asked: function, module: &module, func, graft: &graft, symbol: symbol.as_deref() };
+    if let Some(long) = args.trial {
+        return trial::run(args, &process, &new, long, &word);
+    }
+    let made = Replacement::new(&process, &module, func, &graft, new.symbol).map_err(refused)?;
+    let standing = new.standing(&made);
     let stopped = made.put_in(std::slice::from_ref(&standing)).map_err(refused)?;
+    said(args, &standing, &stopped)
+}
+
+/// New code for a function.
+struct New<'a> {
+    asked: &'a str,
+    module: &'a LoadedModule,
+    func: FuncId,
+    graft: &'a Graft,
+    symbol: Option<&'a str>,
+}
+
+impl New<'_> {
+    /// What is kept in the process of it.
+    fn standing(&self, made: &Replacement) -> Standing {
+        let New { asked, module, func, graft, symbol } = *self;
+        Standing {
+            function: input::spelt(&module.program, func),
+            asked: asked.to_owned(),
+            module: module.path().display().to_string(),
+            at: module.program.function(func).entry.0,
+            with: graft.name().to_owned(),
+            symbol: symbol.map(str::to_owned),
+            to: made.to.0,
+            original: made.original.0,
+            since_s: now_s(),
+        }
+    }
+}
+
+fn now_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// Says what stands in for what from now on.
+fn said(args: &Args, standing: &Standing, stopped: &Stop) -> anyhow::Result<Answer> {
     let view = ReplaceView {
-        replaced: Some(vec![view(&standing, false)]),
+        replaced: Some(vec![view(standing, false)]),
         pause_us: Some(micros(stopped.pause)),
-        ..ReplaceView::of(pid)
+        ..ReplaceView::of(args.pid)
     };
     args.output.print(&view)?;
     Ok(Answer::Yes)
+}
+
+/// What the prototype `text` declares.
+fn signature(text: &str) -> anyhow::Result<Signature> {
+    let parsed = Prototypes::parse(text).map_err(|err| match err.hint() {
+        Some(hint) => Hinted::new(err.to_string(), hint).into(),
+        None => anyhow::Error::from(err),
+    })?;
+    let first = parsed.functions.into_iter().next_back();
+    Ok(first.ok_or_else(|| anyhow::anyhow!("no function is declared in `{text}`"))?.signature)
+}
+
+/// Has a known result stand in for the call `asked` with these `values`.
+fn constant(
+    args: &Args,
+    process: &RunningProgram,
+    word: &Word<'_>,
+    (asked, values): (&str, &str),
+) -> anyhow::Result<Answer> {
+    let (module, at) = found_call(process, asked)?;
+    let (other, func, callee) = module.called(process, at).map_err(refused)?;
+    let owner = other.as_ref().unwrap_or(&module);
+    let told: Told = owner.told(func, word).map_err(refused)?;
+    let arguments = told.arguments(values).map_err(refused)?;
+    let graft = session::constant(process, &told, callee, &arguments).map_err(refused)?;
+    let made = Replacement::of_call(process, &module, (at, callee), &graft).map_err(refused)?;
+    let standing = Standing {
+        function: call_name(&module, at),
+        asked: asked.to_owned(),
+        module: module.path().display().to_string(),
+        at: at.0,
+        with: format!("{} of ({values})", graft.name()),
+        symbol: None,
+        to: made.to.0,
+        original: made.original.0,
+        since_s: now_s(),
+    };
+    let stopped = made.put_in(std::slice::from_ref(&standing)).map_err(refused)?;
+    said(args, &standing, &stopped)
+}
+
+/// How a call is called.
+fn call_name(module: &LoadedModule, at: Va) -> String {
+    let calls = &module.program.calls;
+    let call = calls.binary_search_by_key(&at, |call| call.at).ok().and_then(|n| calls.get(n));
+    let callee = call.and_then(|call| found::callee(module, call)).unwrap_or_default();
+    match module.program.function_at(at) {
+        Some(func) => {
+            let from = at.since(module.program.function(func).entry);
+            format!("{callee} at {}+{from:#x}", input::spelt(&module.program, func))
+        }
+        None => format!("{callee} at {at}"),
+    }
 }
 
 /// Takes `function` of process `pid` back.
@@ -127,159 +254,6 @@ fn undo(args: &Args, pid: i32, function: &str) -> anyhow::Result<Answer> {
     };
     args.output.print(&view)?;
     Ok(if is_whole { Answer::Yes } else { Answer::No })
-}
-
-/// No larger file is read.
-const MOST: u64 = 256 << 20;
-
-/// What a file that somebody named holds.
-fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
-    let cannot = || format!("cannot read {}", path.display());
-    let about = std::fs::metadata(path).with_context(cannot)?;
-    anyhow::ensure!(about.is_file(), "{} is no regular file", path.display());
-    anyhow::ensure!(about.len() > 0, "{} is empty", path.display());
-    anyhow::ensure!(about.len() <= MOST, "{} is larger than {} MB", path.display(), MOST >> 20);
-    std::fs::read(path).with_context(cannot)
-}
-
-/// The path as it means the same elsewhere and later.
-fn whole(path: &Path) -> String {
-    std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()).display().to_string()
-}
-
-/// What is to stand in for `function`, and which function of that.
-fn graft(args: &Args, function: &str) -> anyhow::Result<(Graft, Option<String>)> {
-    let own = || function.rsplit_once('!').map_or(function, |(_, name)| name).to_owned();
-    if let Some(path) = &args.bytes {
-        return Ok((Graft::of_code(&whole(path), &read(path)?), None));
-    }
-    let library =
-        |name: &Path, bytes: &[u8]| Graft::of_library(&whole(name), bytes).map_err(|err| refused(err.into()));
-    if let Some((path, symbol)) = &args.object {
-        // Linking is not ours.
-        read(path)?;
-        let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
-        let linked = folder.path().join("linked.so");
-        let mut ld = Command::new("ld");
-        ld.args(["-shared", "--eh-frame-hdr", "-z", "noexecstack", "-z", "separate-code", "-o"]);
-        let done = ld.arg(&linked).arg(path).output();
-        let done = done.map_err(|err| {
-            let hint = "install binutils, or link it yourself, and give it by --with";
-            Hinted::new(format!("cannot run ld, which links {}: {err}", path.display()), hint)
-        })?;
-        if !done.status.success() {
-            let said = String::from_utf8_lossy(&done.stderr);
-            let said = said.lines().next().unwrap_or_default().to_owned();
-            return Err(Hinted::new(
-                format!("ld cannot link {}: {said}", path.display()),
-                "compile it with -fPIC",
-            )
-            .into());
-        }
-        return Ok((library(path, &read(&linked)?)?, Some(symbol.clone().unwrap_or_else(own))));
-    }
-    match &args.with {
-        Some((path, symbol)) => Ok((library(path, &read(path)?)?, Some(symbol.clone().unwrap_or_else(own)))),
-        None => {
-            let hint = "--with LIB.so:SYMBOL, --object FILE.o, --bytes FILE; --undo takes it back";
-            Err(Hinted::new(format!("what is to stand in for {function}?"), hint).into())
-        }
-    }
-}
-
-/// The function that `asked` names, and its module: one of the executable; else what the process uses under
-/// that name of its libraries; else the first that has it. An address without a module is one of the
-/// executable, or of the process (`live:0x…`).
-fn found(process: &RunningProgram, asked: &str) -> anyhow::Result<Found> {
-    let (wanted, name) = asked.split_once('!').map_or((None, asked), |(module, name)| (Some(module), name));
-    if let Some(at) = name.strip_prefix("live:").and_then(input::address) {
-        let at = LiveVa(at.0);
-        let n = process.module_at(at).ok_or_else(|| anyhow::anyhow!("no module of the process has {at}"))?;
-        let module = process.module(n).map_err(refused)?;
-        let func = input::function(&module.program, &module.image(at).to_string())?;
-        return meant(asked, module, func);
-    }
-    let paths: Vec<&Path> = process.module_paths().collect();
-    let is_wanted = |path: &Path| {
-        let file = input::file_name(&path.to_string_lossy());
-        wanted.is_none_or(|wanted| wanted == file || file.starts_with(&format!("{wanted}.so")))
-    };
-    let of = |n: usize| -> anyhow::Result<Option<Found>> {
-        let module = process.module(n).map_err(refused)?;
-        let func = input::function(&module.program, name)?;
-        // Stubs have the names of what they call.
-        Ok(module.program.function(func).import.is_none().then_some((module, func)))
-    };
-    let mut first = None;
-    if paths.first().is_some_and(|path| is_wanted(path)) {
-        match of(0) {
-            Ok(Some((module, func))) => return meant(asked, module, func),
-            Ok(None) if input::address(name).is_some() => {
-                let hint = "name the function that it calls: it is found in its library";
-                return Err(Hinted::new(format!("{name} is a stub for a function of a library"), hint).into());
-            }
-            Ok(None) => {}
-            Err(err) => first = Some(err),
-        }
-    }
-    if input::address(name).is_some() && wanted.is_none() {
-        return Err(first.unwrap_or_else(|| anyhow::anyhow!("no function of the executable has {name}")));
-    }
-    // Of several versions, and of what a resolver chooses from, the one that it uses.
-    let bound = process.bound(name);
-    if let Ok(at) = bound
-        && let Some(n) = process.module_at(at).filter(|n| paths.get(*n).is_some_and(|path| is_wanted(path)))
-    {
-        let module = process.module(n).map_err(refused)?;
-        if let Some(func) = module.program.function_from(module.image(at)) {
-            return meant(asked, module, func);
-        }
-    }
-    for (n, _) in paths.iter().enumerate().skip(1).filter(|(_, path)| is_wanted(path)) {
-        match of(n) {
-            Ok(Some((module, func))) => return meant(asked, module, func),
-            Ok(None) => {}
-            // Of one module, it says what looks like it.
-            Err(err) if wanted.is_some() => first = first.or(Some(err)),
-            Err(_) => {}
-        }
-    }
-    Err(first.unwrap_or_else(|| {
-        let names = paths.iter().map(|path| input::file_name(&path.to_string_lossy()));
-        let hint = format!("its modules are: {}", names.collect::<Vec<_>>().join(", "));
-        Hinted::new(format!("no function of process {} is called {asked}", process.pid()), hint).into()
-    }))
-}
-
-/// A function and its module.
-type Found = (LoadedModule, program::FuncId);
-
-/// `func` of `module`, if it is what somebody means by `asked`: a resolver is not the function that it
-/// chooses, and a clone has other arguments than what it is a clone of.
-fn meant(asked: &str, module: LoadedModule, func: program::FuncId) -> anyhow::Result<Found> {
-    const CLONES: [&str; 3] = [".isra.", ".constprop.", ".part."];
-    let function = module.program.function(func);
-    let is_resolver =
-        |symbol: &Symbol| symbol.at == function.entry && symbol.kind == SymbolKind::IndirectFunction;
-    if module.program.image.symbols.iter().any(is_resolver) {
-        let what = format!("{asked} is chosen by a resolver, which nobody in the process has asked yet");
-        let hint =
-            "wait until it was called once, or name what is chosen: `engraft show FILE functions` lists it";
-        return Err(Hinted::new(what, hint).into());
-    }
-    let is_clone = |name: &str| CLONES.iter().any(|clone| name.contains(clone));
-    let is_address = asked.split('!').next_back().is_some_and(|name| name.contains("0x"));
-    if !function.names.is_empty()
-        && function.names.iter().all(|name| is_clone(name))
-        && !is_clone(asked)
-        && !is_address
-    {
-        let name = function.name();
-        let what =
-            format!("{asked} has only a clone there, {name}, whose arguments the compiler has changed");
-        return Err(Hinted::new(what, "look at what it takes, and name it in full").into());
-    }
-    Ok((module, func))
 }
 
 fn refused(err: ReplaceError) -> anyhow::Error {

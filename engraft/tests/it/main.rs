@@ -42,6 +42,7 @@ mod prototypes;
 mod query;
 mod random;
 mod recordings;
+mod remembered;
 mod replace;
 mod report;
 mod restartable;

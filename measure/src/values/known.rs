@@ -3,6 +3,8 @@
 
 use super::asked::Passed;
 use crate::prototypes::library;
+use program::arch::abi::arguments::{Passing, passing};
+use program::signature::Signature;
 use program::signature::dwarf::Signatures;
 use program::{FuncId, Program};
 use std::cell::OnceCell;
@@ -112,6 +114,23 @@ impl<'a> Known<'a> {
         let library = library::library();
         let names = self.names(func);
         names.iter().find_map(|name| library.function(bare(name))).map(Passed::of)
+    }
+
+    /// What `func` takes and returns, and where that is passed, as far as it is known.
+    pub fn declared(&self, func: FuncId) -> Option<(Signature, Passing)> {
+        let function = self.program.function(func);
+        let signatures = self.signatures.get_or_init(|| Signatures::load(&self.program.image));
+        if let Some(described) = signatures.as_ref().and_then(|all| all.at(function.entry, &function.names)) {
+            let passing = described.passing();
+            return Some((described.signature.clone(), passing));
+        }
+        if !self.is_of_library() {
+            return None;
+        }
+        let library = library::library();
+        let signature = self.names(func).iter().find_map(|name| library.function(bare(name)).cloned())?;
+        let passing = passing(&signature);
+        Some((signature, passing))
     }
 
     /// Whether what `func` returns depends on its arguments alone, and it changes nothing: as its code shows,

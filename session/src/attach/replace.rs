@@ -4,12 +4,20 @@
 //! pid ─RunningProgram::of→ …─module(n)→ LoadedModule ─Replacement::new(function, code)→ … ─put_in→ it runs
 //! ```
 //! Where there is room near the module, first the new code stands, then the function itself, moved: calls of
-//! it that are in progress end there, and the new code may call it as `ENGRAFT_ORIGINAL`.
+//! it that are in progress end there, and the new code may call it as `ENGRAFT_ORIGINAL`. A call may be led
+//! elsewhere by itself, too: then nothing is moved.
+//!
+//! Code that we make stands in for functions whose results depend on their arguments alone: a table of
+//! results ([`LoadedModule::memo`]), a known result at a call ([`constant`]). What may be worse than what it
+//! replaces is tried first ([`Trial`]).
 //!
 //! Source: E. Riou et al., "PADRONE: a platform for online profiling, analysis, and optimization" (2014), 2.4
 //! and 3.3, which stops the program at each call site once.
 
 mod meanings;
+mod told;
+mod trial;
+mod tried;
 
 use super::places::{self, Mapped};
 use super::{RunningProgram, image_of};
@@ -18,17 +26,19 @@ use live::Mapping;
 use live::attach::{self, AttachError, Entered, Part, Stop};
 use meanings::Meanings;
 use probe::graft::{Graft, GraftError, Grafted, Meaning, Name};
-use probe::{Module, NotMoved, Plan, Replaced, RewriteError, Room, Running, Segments};
+use probe::stand_in::{self, Known as KnownResult, NoWords, ORIGINAL, REPLACEMENT};
+use probe::{Led, Module, NotMoved, Plan, Replaced, RewriteError, Room, Running, Segments};
 use program::arch::{EffectsOf, Reg, RegSet, abi};
-use program::{Bias, Call, Callee, Conventions, FuncId, LiveVa, Program, Va};
+use program::{Bias, Call, CallKind, Callee, Conventions, FuncId, LiveVa, Program, Va};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+pub use told::{Told, Word};
+pub use trial::{Compared, Difference, Trial, TrialError, TrialWanted, Verdict};
+use tried::Copy;
 
-/// By what new code names the function that it replaces.
-const ORIGINAL: &str = "ENGRAFT_ORIGINAL";
 const PAGE: u64 = 0x1000;
 
 /// Why a function is not replaced.
@@ -72,6 +82,70 @@ pub enum ReplaceError {
         /// What was asked for.
         symbol: String,
     },
+    /// It is not known what a function takes and returns.
+    #[error("it is not known what {function} takes and returns")]
+    Undeclared {
+        /// The function.
+        function: String,
+    },
+    /// What a function takes or returns is not in registers alone.
+    #[error("calls of {function} cannot be told apart by what is passed: {why}")]
+    Words {
+        /// The function.
+        function: String,
+        /// Why.
+        why: NoWords,
+    },
+    /// A function is not known to depend on its arguments alone.
+    #[error("its code does not show that {function} depends on its arguments alone, and changes nothing")]
+    Impure {
+        /// The function.
+        function: String,
+    },
+    /// Not as many arguments as a function takes.
+    #[error("{function} takes {n} arguments, which `{text}` is not")]
+    Arguments {
+        /// The function.
+        function: String,
+        /// How many it takes.
+        n: usize,
+        /// What was given.
+        text: String,
+    },
+    /// What is no value of an argument's type.
+    #[error("`{text}` is no value for {name}, which is {kind}")]
+    Argument {
+        /// What was given.
+        text: String,
+        /// The parameter.
+        name: String,
+        /// Its type.
+        kind: String,
+    },
+    /// A function does not come back where it was tried.
+    #[error("{function} was tried in a copy of the process, and {why}")]
+    Tried {
+        /// The function.
+        function: String,
+        /// How it ended.
+        why: String,
+    },
+    /// There is no such call.
+    #[error("{} has no call at {at}", path.display())]
+    NoCall {
+        /// The module.
+        path: PathBuf,
+        /// Where.
+        at: Va,
+    },
+    /// What the call leads to is not known.
+    #[error("what the call at {at} of {} leads to is not known", path.display())]
+    CallsUnknown {
+        /// The module.
+        path: PathBuf,
+        /// Where.
+        at: Va,
+    },
     /// The module cannot be rewritten.
     #[error(transparent)]
     Rewrite(#[from] RewriteError),
@@ -93,6 +167,14 @@ impl ReplaceError {
                 "have the new code change no more registers: compile it with -mno-avx, or without calls"
                     .into(),
             ),
+            ReplaceError::Undeclared { .. } => {
+                Some("say it: --prototype 'double f(double x);', or have debug information of it".into())
+            }
+            ReplaceError::Impure { .. } => Some("say --pure, if you know that it is so".into()),
+            ReplaceError::Arguments { .. } => Some("with commas between them: --constant 2.0,3".into()),
+            ReplaceError::NoCall { .. } => {
+                Some("`engraft show FILE function NAME` lists calls with their addresses".into())
+            }
             ReplaceError::Stays { why: NotMoved::NoRoom, .. } => {
                 Some("replace those that call it: it is too short for a jump to be written over it".into())
             }
@@ -206,7 +288,7 @@ pub fn standing(pid: i32) -> Result<(Vec<Standing>, bool), AttachError> {
     Ok((all, is_back))
 }
 
-/// A function and what is to stand in for it. Nothing of the process has changed yet.
+/// A function, or a call, and what is to stand in for it. Nothing of the process has changed yet.
 pub struct Replacement {
     pid: i32,
     max_pause: Option<Duration>,
@@ -214,11 +296,90 @@ pub struct Replacement {
     bias: Bias,
     segments: Segments,
     running: Running,
-    grafted: Grafted,
+    grafted: Vec<Grafted>,
     /// Where the new code is entered.
     pub to: LiveVa,
-    /// Where the function itself is, moved.
+    /// Where the function itself is, moved; of a call, what it led to.
     pub original: LiveVa,
+    /// What is entered when that is tried first.
+    replacement: LiveVa,
+    /// Where the new code has memory of its own, if it is code of ours.
+    data: LiveVa,
+}
+
+/// Room near a module, and code that is to stand in it.
+struct Laid<'a> {
+    process: &'a RunningProgram,
+    module: &'a LoadedModule,
+    grafts: Vec<(&'a Graft, LiveVa)>,
+    /// Where there is room for more.
+    rest: u64,
+    end: u64,
+}
+
+impl<'a> Laid<'a> {
+    /// `grafts` near `module`, one behind the other.
+    fn new(
+        process: &'a RunningProgram,
+        module: &'a LoadedModule,
+        grafts: &[&'a Graft],
+    ) -> Result<Laid<'a>, ReplaceError> {
+        let room =
+            room(&module.program, module.bias, &process.mappings).ok_or_else(|| ReplaceError::Module {
+                path: module.mapped.path.clone(),
+                why: "there is no room near it for new code".to_owned(),
+            })?;
+        let mut rest = room.start;
+        let place = |graft: &&'a Graft| {
+            let at = LiveVa(rest);
+            rest += graft.len_bytes().next_multiple_of(PAGE) + PAGE;
+            (*graft, at)
+        };
+        let grafts = grafts.iter().map(place).collect();
+        Ok(Laid { process, module, grafts, rest, end: room.end })
+    }
+
+    /// All of it, entered at `to`, with `original` being the function that it stands in for; `plan` says what
+    /// leads to it.
+    fn make(
+        &self,
+        plan: &Plan,
+        to: LiveVa,
+        original: impl FnOnce(&Module<'_>) -> Result<LiveVa, ReplaceError>,
+        replacement: LiveVa,
+    ) -> Result<Replacement, ReplaceError> {
+        let LoadedModule { program, mapped, bias } = self.module;
+        let made = Module::build(program, plan, Room::Running(bias.to_image(LiveVa(self.rest))))?;
+        let original = original(&made)?;
+        let meanings = Meanings::new(self.process, &mapped.path);
+        let place = |(graft, at): &(&Graft, LiveVa)| {
+            graft.place(*at, |name| match &*name.name {
+                ORIGINAL => Ok(Meaning::At(original)),
+                REPLACEMENT => Ok(Meaning::At(replacement)),
+                _ => meanings.of(name),
+            })
+        };
+        let grafted = self.grafts.iter().map(place).collect::<Result<_, _>>()?;
+        let (segments, running) = (made.to_segments()?, made.to_running());
+        if bias.to_live(Va(segments.tables_at + segments.tables_len)).0 > self.end {
+            let why = "there is not room enough near it for new code".to_owned();
+            return Err(ReplaceError::Module { path: mapped.path.clone(), why });
+        }
+        let data = self.grafts.first().map_or(LiveVa(0), |(graft, at)| LiveVa(at.0 + graft.data()));
+        Ok(Replacement {
+            pid: self.process.pid,
+            max_pause: self.process.max_pause,
+            path: mapped.path.clone(),
+            bias: *bias,
+            segments,
+            running,
+            grafted,
+            to,
+            original,
+            replacement,
+            data,
+        })
+    }
 }
 
 impl Replacement {
@@ -234,7 +395,18 @@ impl Replacement {
         graft: &Graft,
         symbol: Option<&str>,
     ) -> Result<Replacement, ReplaceError> {
-        let LoadedModule { program, mapped, bias } = module;
+        Replacement::by_way_of(process, module, func, (graft, symbol), None)
+    }
+
+    /// The same; who calls `func` comes to `first` in front of that, which knows both.
+    fn by_way_of(
+        process: &RunningProgram,
+        module: &LoadedModule,
+        func: FuncId,
+        (graft, symbol): (&Graft, Option<&str>),
+        first: Option<&Graft>,
+    ) -> Result<Replacement, ReplaceError> {
+        let LoadedModule { program, bias, .. } = module;
         let offset = match symbol {
             None => 0,
             Some(symbol) => graft.defined(symbol).ok_or_else(|| ReplaceError::NoSymbol {
@@ -242,43 +414,50 @@ impl Replacement {
                 symbol: symbol.to_owned(),
             })?,
         };
-        let room = room(program, *bias, &process.mappings).ok_or_else(|| ReplaceError::Module {
-            path: mapped.path.clone(),
-            why: "there is no room near it for new code".to_owned(),
-        })?;
-        let at = LiveVa(room.start);
-        let to = LiveVa(at.0 + offset);
-        let rest = at.0 + graft.len_bytes().next_multiple_of(PAGE) + PAGE;
-        let keeps = kept(program, func, graft, Va(offset))?;
+        let grafts: Vec<&Graft> = first.into_iter().chain([graft]).collect();
+        let laid = Laid::new(process, module, &grafts)?;
+        let replacement = laid.grafts.last().map_or(LiveVa(0), |(_, at)| LiveVa(at.0 + offset));
+        let to = match first {
+            Some(_) => laid.grafts.first().map_or(LiveVa(0), |(_, at)| *at),
+            None => replacement,
+        };
+        let own = first.and_then(Graft::changes).unwrap_or(RegSet::EMPTY);
+        let keeps = kept(program, func, changes(graft, Va(offset)).union(own))?;
         let replaced = Replaced { func, to: bias.to_image(to), keeps };
         let plan = Plan { replaced: vec![replaced], ..Plan::NULL };
-        let made = Module::build(program, &plan, Room::Running(bias.to_image(LiveVa(rest))))?;
-        let Some(original) = made.original(func) else {
-            let why = made.not_moved.get(func.index()).copied().flatten().unwrap_or(NotMoved::Incomplete);
-            return Err(ReplaceError::Stays { function: program.function(func).name(), why });
+        let original = |made: &Module<'_>| match made.original(func) {
+            Some(original) => Ok(bias.to_live(original)),
+            None => {
+                let why = made.not_moved.get(func.index()).copied().flatten().unwrap_or(NotMoved::Incomplete);
+                Err(ReplaceError::Stays { function: program.function(func).name(), why })
+            }
         };
-        let original = bias.to_live(original);
-        let meanings = Meanings::new(process, &mapped.path);
-        let grafted = graft.place(at, |name| match &*name.name {
-            ORIGINAL => Ok(Meaning::At(original)),
-            _ => meanings.of(name),
-        })?;
-        let (segments, running) = (made.to_segments()?, made.to_running());
-        if bias.to_live(Va(segments.tables_at + segments.tables_len)).0 > room.end {
-            let why = "there is not room enough near it for new code".to_owned();
-            return Err(ReplaceError::Module { path: mapped.path.clone(), why });
+        laid.make(&plan, to, original, replacement)
+    }
+
+    /// The call at `at` of `module`, for which `graft` is to stand in, from its start on; it led to `callee`,
+    /// and still does for whatever else leads there.
+    ///
+    /// # Errors
+    /// If that cannot be.
+    pub fn of_call(
+        process: &RunningProgram,
+        module: &LoadedModule,
+        (at, callee): (Va, LiveVa),
+        graft: &Graft,
+    ) -> Result<Replacement, ReplaceError> {
+        let LoadedModule { program, bias, .. } = module;
+        let own = bias.to_image(callee);
+        if let Some(func) = program.function_from(own)
+            && !kept(program, func, changes(graft, Va(0)))?.is_empty()
+        {
+            let why = "a call cannot keep them";
+            return Err(ReplaceError::Keeps { function: program.function(func).name(), why });
         }
-        Ok(Replacement {
-            pid: process.pid,
-            max_pause: process.max_pause,
-            path: mapped.path.clone(),
-            bias: *bias,
-            segments,
-            running,
-            grafted,
-            to,
-            original,
-        })
+        let laid = Laid::new(process, module, &[graft])?;
+        let to = laid.grafts.first().map_or(LiveVa(0), |(_, at)| *at);
+        let plan = Plan { led: vec![Led { at, to: bias.to_image(to) }], ..Plan::NULL };
+        laid.make(&plan, to, |_| Ok(callee), to)
     }
 
     /// Has it stand in from now on; `standing` says in the process what was done.
@@ -293,23 +472,104 @@ impl Replacement {
         let Replacement { segments, running, .. } = self;
         let part = Part { path: &self.path, segments, running, bias: self.bias };
         let entered = Entered::new(self.pid, self.max_pause)?;
-        Ok(entered.replace(&[part], std::slice::from_ref(&self.grafted), &what)?)
+        Ok(entered.replace(&[part], &self.grafted, &what)?)
     }
 }
 
-/// What must be kept for callers of `func` in `program` when the code at `new` of `graft` stands in for it.
-/// Compilers know which registers a function of the same file leaves alone, and keep values there.
-fn kept(program: &Program, func: FuncId, graft: &Graft, new: Va) -> Result<RegSet, ReplaceError> {
+impl LoadedModule {
+    /// A table of `n_entries` results, to stand in for the function that was `told`.
+    ///
+    /// # Errors
+    /// If none can be made.
+    pub fn memo(&self, process: &RunningProgram, told: &Told, n_entries: u32) -> Result<Graft, ReplaceError> {
+        let errno = Copy::of(process)?.errno_distance();
+        let made = stand_in::memo(&told.words, n_entries, errno);
+        let made = made
+            .map_err(|_| ReplaceError::Words { function: told.function.clone(), why: NoWords::InMemory })?;
+        Ok(Graft::of_stand_in(&format!("a table of {n_entries} results"), &made))
+    }
+
+    /// What the call at `at` leads to: the module that it is in, if that is another one, the function, and
+    /// where it is in the process.
+    ///
+    /// # Errors
+    /// If there is no such call, or it leads to what is not known.
+    pub fn called(
+        &self,
+        process: &RunningProgram,
+        at: Va,
+    ) -> Result<(Option<LoadedModule>, FuncId, LiveVa), ReplaceError> {
+        let path = || self.mapped.path.clone();
+        let no_call = || ReplaceError::NoCall { path: path(), at };
+        let n = self.program.calls.binary_search_by_key(&at, |call| call.at).map_err(|_| no_call())?;
+        let call =
+            self.program.calls.get(n).filter(|call| call.kind == CallKind::Call).ok_or_else(no_call)?;
+        let unknown = || ReplaceError::CallsUnknown { path: path(), at };
+        let import = match call.callee {
+            Callee::Function(func) => match &self.program.function(func).import {
+                None => {
+                    let entry = self.program.function(func).entry;
+                    return Ok((None, func, self.live(entry)));
+                }
+                Some(import) => import,
+            },
+            Callee::Import(n) => self.program.imports.get(n as usize).ok_or_else(unknown)?,
+            Callee::Unknown(_) | Callee::Indirect => return Err(unknown()),
+        };
+        let at = process.bound(import).map_err(|_| unknown())?;
+        let module = process.module(process.module_at(at).ok_or_else(unknown)?)?;
+        let func = module.program.function_from(module.image(at)).ok_or_else(unknown)?;
+        Ok((Some(module), func, at))
+    }
+}
+
+/// A result that is known, to stand in for calls of the function at `callee` that was `told`: that of these
+/// `arguments`, as it comes in a copy of `process`.
+///
+/// # Errors
+/// If it does not come back there.
+pub fn constant(
+    process: &RunningProgram,
+    told: &Told,
+    callee: LiveVa,
+    arguments: &[u64],
+) -> Result<Graft, ReplaceError> {
+    let copy = Copy::of(process)?;
+    let registers = tried::registers(&told.words, arguments);
+    let came = copy.call(callee, &told.words, &registers, tried::LONG)?;
+    let came = came.map_err(|why| ReplaceError::Tried { function: told.function.clone(), why })?;
+    let known = KnownResult {
+        arguments: arguments.to_vec(),
+        results: came.results,
+        raised: came.raised,
+        errno: came.errno.and_then(|value| Some((copy.errno_distance()?, value))),
+    };
+    let made = stand_in::constant(&told.words, &known);
+    let made =
+        made.map_err(|_| ReplaceError::Words { function: told.function.clone(), why: NoWords::InMemory })?;
+    Ok(Graft::of_stand_in("a known result", &made))
+}
+
+/// What the code at `new` of `graft` changes, with all that it calls.
+fn changes(graft: &Graft, new: Va) -> RegSet {
+    if let Some(changes) = graft.changes() {
+        return changes;
+    }
+    graft.file().map_or(abi::ALL, |image| {
+        let file = Program::analyze_code(image);
+        let of = |func| Conventions::compute(&file).0.clobbers(func);
+        file.function_at(new).map_or(abi::ALL, of)
+    })
+}
+
+/// What must be kept for callers of `func` in `program` when code that changes all of `changed` stands in for
+/// it. Compilers know which registers a function of the same file leaves alone, and keep values there.
+fn kept(program: &Program, func: FuncId, changed: RegSet) -> Result<RegSet, ReplaceError> {
     let calls_it =
         |call: &&Call| call.callee == Callee::Function(func) && program.block(call.block).func != func;
     if !program.calls.iter().any(|call| calls_it(&call)) {
         return Ok(RegSet::EMPTY);
     }
-    let changed = graft.file().map_or(abi::ALL, |image| {
-        let file = Program::analyze_code(image);
-        let of = |func| Conventions::compute(&file).0.clobbers(func);
-        file.function_at(new).map_or(abi::ALL, of)
-    });
     let left_alone = abi::CALLER_SAVED.minus(abi::FLAGS).minus(results());
     let left_alone = left_alone.minus(Conventions::compute(program).0.clobbers(func));
     let keeps = left_alone.both(changed).both(used(program));
