@@ -20,7 +20,7 @@ pub use count::{AttachedRun, CountedWhile};
 pub use ipc::{CallsMeasured, CallsWanted, IpcError, measure_calls};
 pub use record::RecordedWhile;
 pub use replace::{
-    Compared, Difference, LoadedModule, ReplaceError, Replacement, Standing, Told, Trial, TrialError,
+    Compared, Difference, LoadedModule, PureFunction, ReplaceError, Replacement, Standing, Trial, TrialError,
     TrialWanted, Verdict, Word, constant, standing,
 };
 pub use values::{MeasuredWhile, Taking};

@@ -40,8 +40,8 @@ mod values;
 
 pub use attach::{
     Attached, AttachedRun, CallsMeasured, CallsWanted, Compared, CountedWhile, Difference, IpcError,
-    LoadedModule, MeasuredWhile, ReadyProcess, RecordedWhile, ReplaceError, Replacement, RunningError,
-    RunningProgram, Standing, Taking, Told, Trial, TrialError, TrialWanted, Verdict, Word, constant,
+    LoadedModule, MeasuredWhile, PureFunction, ReadyProcess, RecordedWhile, ReplaceError, Replacement,
+    RunningError, RunningProgram, Standing, Taking, Trial, TrialError, TrialWanted, Verdict, Word, constant,
     measure_calls, standing,
 };
 pub use choose::{FunctionFilter, Glob, ModuleFilter, NoneWanted, Spellings, is_system_file};

@@ -13,7 +13,9 @@ use measure::prototypes::Prototypes;
 use probe::graft::Graft;
 use program::signature::Signature;
 use program::{FuncId, Va};
-use session::{LoadedModule, ReplaceError, Replacement, RunningProgram, Standing, Told, Word, standing};
+use session::{
+    LoadedModule, PureFunction, ReplaceError, Replacement, RunningProgram, Standing, Word, standing,
+};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use views::replace::{ReplaceView, ReplacedView, UndoneView};
@@ -114,7 +116,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         None => Some(graft(args, function)?),
     };
     let (module, func) = found(&process, function)?;
-    let told = || module.told(func, &word).map_err(refused);
+    let told = || module.pure_function(func, &word).map_err(refused);
     let (graft, symbol) = match (given, args.memo) {
         (Some(given), _) => given,
         (None, n) => {
@@ -194,7 +196,7 @@ fn constant(
     let (module, at) = found_call(process, asked)?;
     let (other, func, callee) = module.called(process, at).map_err(refused)?;
     let owner = other.as_ref().unwrap_or(&module);
-    let told: Told = owner.told(func, word).map_err(refused)?;
+    let told: PureFunction = owner.pure_function(func, word).map_err(refused)?;
     let arguments = told.arguments(values).map_err(refused)?;
     let graft = session::constant(process, &told, callee, &arguments).map_err(refused)?;
     let made = Replacement::of_call(process, &module, (at, callee), &graft).map_err(refused)?;

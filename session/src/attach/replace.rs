@@ -15,7 +15,7 @@
 //! and 3.3, which stops the program at each call site once.
 
 mod meanings;
-mod told;
+mod pure;
 mod trial;
 mod tried;
 
@@ -30,12 +30,12 @@ use probe::stand_in::{self, Known as KnownResult, NoWords, ORIGINAL, REPLACEMENT
 use probe::{Led, Module, NotMoved, Plan, Replaced, RewriteError, Room, Running, Segments};
 use program::arch::{EffectsOf, Reg, RegSet, abi};
 use program::{Bias, Call, CallKind, Callee, Conventions, FuncId, LiveVa, Program, Va};
+pub use pure::{PureFunction, Word};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-pub use told::{Told, Word};
 pub use trial::{Compared, Difference, Trial, TrialError, TrialWanted, Verdict};
 use tried::Copy;
 
@@ -481,7 +481,12 @@ impl LoadedModule {
     ///
     /// # Errors
     /// If none can be made.
-    pub fn memo(&self, process: &RunningProgram, told: &Told, n_entries: u32) -> Result<Graft, ReplaceError> {
+    pub fn memo(
+        &self,
+        process: &RunningProgram,
+        told: &PureFunction,
+        n_entries: u32,
+    ) -> Result<Graft, ReplaceError> {
         let errno = Copy::of(process)?.errno_distance();
         let made = stand_in::memo(&told.words, n_entries, errno);
         let made = made
@@ -530,7 +535,7 @@ impl LoadedModule {
 /// If it does not come back there.
 pub fn constant(
     process: &RunningProgram,
-    told: &Told,
+    told: &PureFunction,
     callee: LiveVa,
     arguments: &[u64],
 ) -> Result<Graft, ReplaceError> {

@@ -26,7 +26,7 @@ pub fn run(
     let waits = |long| asked_to_end.wait(&ends, Some(long)) == Over::Time;
     // Who asks for calls in a copy says that they can be made there.
     let word = Word { is_pure: word.is_pure || args.verify.is_some_and(|n| n > 0), ..word.clone() };
-    let told = match (args.verify, new.module.told(new.func, &word)) {
+    let told = match (args.verify, new.module.pure_function(new.func, &word)) {
         (Some(0), _) => None,
         (Some(_), told) => Some(told.map_err(refused)?),
         (None, told) => told.ok(),

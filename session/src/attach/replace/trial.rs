@@ -10,7 +10,7 @@
 //! Source: PADRONE, section 5 (outlook); H. David, H. Nagaraja, "Order Statistics", 3rd ed., 7.1, for
 //! intervals of a median without a word about how values are distributed.
 
-use super::told::Told;
+use super::pure::PureFunction;
 use super::tried::{Came, Copy, LONG};
 use super::{LoadedModule, ReplaceError, Replacement, RunningProgram, Standing};
 use live::attach::{self, AttachError, CallRegisters, GivenBack, OwnData, Stop};
@@ -172,7 +172,7 @@ impl<'a> Trial<'a> {
     /// If there can be no copy.
     pub fn verify(
         &self,
-        told: &Told,
+        told: &PureFunction,
         wanted: &TrialWanted,
         waits: &dyn Fn(Duration) -> bool,
     ) -> Result<(u64, Option<Verdict>), TrialError> {

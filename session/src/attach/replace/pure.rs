@@ -9,7 +9,7 @@ use program::signature::{Float, Signature, Type};
 
 /// What is known of such a function.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Told {
+pub struct PureFunction {
     /// Its name, for messages.
     pub function: String,
     /// What it takes and returns.
@@ -33,7 +33,7 @@ impl LoadedModule {
     /// # Errors
     /// If it is not known what it takes and returns, or that is not in registers, or it is not known to
     /// depend on that alone.
-    pub fn told(&self, func: FuncId, word: &Word<'_>) -> Result<Told, ReplaceError> {
+    pub fn pure_function(&self, func: FuncId, word: &Word<'_>) -> Result<PureFunction, ReplaceError> {
         let function = self.program.function(func).name();
         let known = Known::new(&self.program);
         let declared = match word.signature {
@@ -53,7 +53,7 @@ impl LoadedModule {
         if !word.is_pure && !known.is_pure(func) {
             return Err(ReplaceError::Impure { function });
         }
-        Ok(Told { function, signature, words })
+        Ok(PureFunction { function, signature, words })
     }
 
     /// Whether the code of `func` shows that its results depend on its arguments alone.
@@ -71,7 +71,7 @@ fn is_whole(signature: &Signature, passing: &Passing) -> bool {
         && (signature.result == Type::Void || !passing.result.is_empty())
 }
 
-impl Told {
+impl PureFunction {
     /// The words of arguments that are written in `text`, with commas between them.
     ///
     /// # Errors
