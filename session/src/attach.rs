@@ -6,11 +6,13 @@
 //!       counted:  ─AttachedRun::new→ (it counts) ─end→ CountedWhile ─collect→ profiles
 //!       recorded: ─RecordedWhile::new→ (streams are emptied meanwhile) ─finish→ Recorded
 //!       values:   ─MeasuredWhile::new→ (the same) ─finish→ Measured
+//!       told of:  ─tell_passings→ (somebody is told meanwhile) → Told
 //! ```
 //! Invariant: what fails before anything is put in leaves the process as it was.
 
 mod count;
 mod ipc;
+mod passings;
 pub(crate) mod places;
 mod record;
 mod replace;
@@ -18,6 +20,7 @@ mod values;
 
 pub use count::{AttachedRun, CountedWhile};
 pub use ipc::{CallsMeasured, CallsWanted, IpcError, measure_calls};
+pub use passings::{Passing, PassingsError, Told, tell_passings};
 pub use record::RecordedWhile;
 pub use replace::{
     Compared, Difference, LoadedModule, PureFunction, ReplaceError, Replacement, Standing, Trial, TrialError,
@@ -33,7 +36,7 @@ use crate::record::{Taken, take_during};
 use crate::run::{Maps, RunError};
 use crate::store::Store;
 use live::attach::{self, AttachError, Attachment, Entered, GivenBack, Part, Stop};
-use live::{Arena, Mapping, Resident};
+use live::{Arena, Mapping, Resident, RunningMemory};
 use measure::Placement;
 use places::Mapped;
 use probe::{RewriteError, Room, Stayed};
@@ -113,17 +116,31 @@ impl RunningProgram {
         if !live::can_set_bases() {
             return Err(RunningError::NoBases);
         }
-        let mappings = attach::look(pid)?;
-        let modules = places::mapped(pid, &mappings);
-        if modules.is_empty() {
-            // It is about to become another program.
-            return Err(AttachError::Ended { pid }.into());
-        }
-        let executable = modules.first().map(|module| (Image::load(&module.file), &module.path));
+        let program = RunningProgram::mapping(pid, attach::look(pid)?)?;
+        let executable = program.modules.first().map(|module| (Image::load(&module.file), &module.path));
         if let Some((Ok(image), path)) = executable
             && image.kind.is_static()
         {
             return Err(RunningError::Static { path: path.clone() });
+        }
+        Ok(program)
+    }
+
+    /// Process `pid` as it is now, to be looked at alone: also if it cannot be attached to, as one of which
+    /// functions are replaced. What is to be done to it says why that cannot be.
+    ///
+    /// # Errors
+    /// If it is gone, or may not be looked at.
+    pub fn looked_at(pid: i32) -> Result<RunningProgram, RunningError> {
+        let memory = RunningMemory::of(pid).map_err(AttachError::Look)?;
+        RunningProgram::mapping(pid, memory.mappings().to_vec())
+    }
+
+    fn mapping(pid: i32, mappings: Vec<Mapping>) -> Result<RunningProgram, RunningError> {
+        let modules = places::mapped(pid, &mappings);
+        if modules.is_empty() {
+            // It is about to become another program.
+            return Err(AttachError::Ended { pid }.into());
         }
         Ok(RunningProgram { pid, mappings, modules, max_pause: None })
     }

@@ -40,9 +40,9 @@ mod values;
 
 pub use attach::{
     Attached, AttachedRun, CallsMeasured, CallsWanted, Compared, CountedWhile, Difference, IpcError,
-    LoadedModule, MeasuredWhile, PureFunction, ReadyProcess, RecordedWhile, ReplaceError, Replacement,
-    RunningError, RunningProgram, Standing, Taking, Trial, TrialError, TrialWanted, Verdict, Word, constant,
-    measure_calls, standing,
+    LoadedModule, MeasuredWhile, Passing, PassingsError, PureFunction, ReadyProcess, RecordedWhile,
+    ReplaceError, Replacement, RunningError, RunningProgram, Standing, Taking, Told, Trial, TrialError,
+    TrialWanted, Verdict, Word, constant, measure_calls, standing, tell_passings,
 };
 pub use choose::{FunctionFilter, Glob, ModuleFilter, NoneWanted, Spellings, is_system_file};
 pub use count::{Collected, CountError, CountedRun, OtherPrograms};
