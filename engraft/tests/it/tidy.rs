@@ -21,6 +21,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("measure", &["program", "profile", "probe", "trace"]),
     ("session", &["program", "profile", "probe", "trace", "live", "measure"]),
     ("views", &[]),
+    ("capi", &["program", "probe", "live", "measure", "session"]),
     ("engraft", &["program", "profile", "matching", "probe", "live", "measure", "trace", "session", "views"]),
 ];
 
