@@ -12,9 +12,10 @@
  * those that are returned are the library's. What was to be made is NULL after a failure, so that all may be
  * freed. The process is as it was after a failure, unless that says otherwise.
  *
- * The library prints nothing, reads no environment, and starts threads of its own only within calls. To end
- * a program that is in `engraft_calls_measure` or `engraft_watch` leaves code of ours in the process:
- * `engraft rescue PID` takes it out.
+ * The library reads no environment, and prints nothing, unless it finds a mistake of its own. It has threads,
+ * which do nothing between calls: do not call it in a child of `fork` whose parent has called it. Who ends a
+ * program that is in `engraft_calls_measure` or `engraft_watch` leaves code of ours in the process: `engraft
+ * rescue PID` takes it out.
  */
 
 #ifndef ENGRAFT_H
@@ -216,7 +217,8 @@ typedef struct {
 
 /**
  * What is called for each passing, in the thread that has called `engraft_watch`, with the `data` that was
- * given there. It returns whether it wants more. No exception may leave it.
+ * given there. It returns whether it wants more. It returns, and is left neither by an exception nor by
+ * `longjmp`.
  */
 typedef bool (*engraft_callback)(const engraft_passing *passing, void *data);
 
@@ -323,11 +325,12 @@ void engraft_cfg_free(engraft_cfg *cfg);
 
 /**
  * Measures `n` calls of a function, as many as come back within `at_most_ms`, which is given twice: first
- * calls are timed, then instructions are counted. Meanwhile the process runs code that was moved; it is given
- * back as it was. Of functions that share a symbol, calls of all are measured.
+ * calls are timed, then instructions are counted. Meanwhile the process runs code that was moved; it is
+ * given back as it was. Of functions that share a symbol, calls of all are measured.
  *
  * ENGRAFT_STATUS_NOTHING: none came back. ENGRAFT_STATUS_REFUSED: they cannot be seen, or the process cannot
- * be attached to. ENGRAFT_STATUS_FILE: no temporary folder can be made. ENGRAFT_STATUS_LEFT: it was not given back (`engraft rescue PID` tries again).
+ * be attached to. ENGRAFT_STATUS_FILE: no temporary folder can be made. ENGRAFT_STATUS_LEFT: it was not
+ * given back (`engraft rescue PID` tries again).
  */
 engraft_status engraft_calls_measure(const engraft_function *function,
                                      size_t n,
@@ -363,12 +366,13 @@ void engraft_calls_free(engraft_calls *calls);
  * executable, or `MODULE!ADDRESS`. `registers` are those whose values are told, such as "rdi, rsi:u32,
  * xmm0:f64"; NULL for none. How often `callback` was called goes to `n_told`, if that is not NULL.
  *
- * There is no trap at the point, and nothing stops there: the process goes on while `callback` is told, each
- * thread's passings in their order, mostly within a millisecond. Threads wait only where they are too far
- * ahead of it. There is no way yet to have a thread wait at the point for what `callback` says.
+ * There is no trap at the point, and nothing stops there: the process goes on while `callback` is told, of
+ * each thread's passings in their order. Threads wait only where they are too far ahead of it. There is no
+ * way yet to have a thread wait at the point for what `callback` says.
  *
  * ENGRAFT_STATUS_NOT_FOUND: a place is not there. ENGRAFT_STATUS_REFUSED: the process cannot be attached to.
- * ENGRAFT_STATUS_FILE: no temporary folder can be made. ENGRAFT_STATUS_LEFT: it was not given back (`engraft rescue PID` tries again), or passings were lost.
+ * ENGRAFT_STATUS_FILE: no temporary folder can be made. ENGRAFT_STATUS_LEFT: it was not given back (`engraft
+ * rescue PID` tries again), or passings were lost.
  */
 engraft_status engraft_watch(const engraft_process *process,
                              const char *const *places,
@@ -497,8 +501,8 @@ engraft_status engraft_replacements_get(const engraft_replacements *replacements
 void engraft_replacements_free(engraft_replacements *replacements);
 
 /**
- * What was said of the last call in this thread that failed: what was tried and on what, and on a line of its
- * own, behind `hint: `, what can be done. Empty if none has failed. It stays until the next one fails.
+ * What was said of the last call in this thread that failed: what was tried and on what, and on a line of
+ * its own, behind `hint: `, what can be done. Empty if none has failed. It stays until the next one fails.
  */
 const char *engraft_last_error(void);
 

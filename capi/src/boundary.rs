@@ -13,8 +13,8 @@ use crate::failure::{self, Failure, Status, guarded, guarded_or};
 use std::ffi::{CStr, c_char};
 use std::ptr;
 
-/// What was said of the last call in this thread that failed: what was tried and on what, and on a line of its
-/// own, behind `hint: `, what can be done. Empty if none has failed. It stays until the next one fails.
+/// What was said of the last call in this thread that failed: what was tried and on what, and on a line of
+/// its own, behind `hint: `, what can be done. Empty if none has failed. It stays until the next one fails.
 #[unsafe(no_mangle)]
 pub extern "C" fn engraft_last_error() -> *const c_char {
     guarded_or(c"".as_ptr(), || Ok(failure::last(CStr::as_ptr)))
@@ -23,7 +23,8 @@ pub extern "C" fn engraft_last_error() -> *const c_char {
 /// What a handle points to.
 ///
 /// # Safety
-/// It is NULL, or one that this library made and that was not freed, and is not freed as long as that is used.
+/// It is NULL, or one that this library made and that was not freed, and is not freed as long as that is
+/// used.
 unsafe fn borrowed<'a, T>(handle: *const T, what: &str) -> Result<&'a T, Failure> {
     // SAFETY: NULL is seen here; what is not is a handle, as said above.
     unsafe { handle.as_ref() }.ok_or_else(|| Failure::null(what))

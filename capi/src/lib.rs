@@ -9,7 +9,8 @@
 //! if (engraft_open(pid, NULL, &process) || engraft_function_named(process, "main", &function))
 //!     fprintf(stderr, "%s\n", engraft_last_error());
 //! ```
-//! *Invariant*: pointers of clients are followed in `boundary` alone; no panic crosses it; nothing is printed, and no environment is read.
+//! *Invariant*: pointers of clients are followed in `boundary` alone; no panic crosses it; nothing is
+//! printed, and no environment is read.
 //!
 //! *Source*: PADRONE, figures 5 and 7.
 #![deny(unsafe_code)]

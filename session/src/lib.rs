@@ -22,13 +22,14 @@
 //! | `padrone_profile` | [`Sampler::profile`] | `engraft_profile_take` |
 //! | `padrone_profile_get_mfs` | [`Sampled::most_frequent`] | `engraft_profile_most_frequent` |
 //! | `padrone_fun_fetch_address_from_sample` | [`program::Program::function_at`] | `engraft_function_at` |
-//! | `padrone_cfg_init`, `padrone_cfg_build` | none needed, [`program::Loops::compute`] | `engraft_cfg_build` |
+//! | `padrone_cfg_init`, `padrone_cfg_build` | [`program::Loops::compute`] | `engraft_cfg_build` |
 //! | `padrone_fun_ipc_measure` | [`measure_calls`] | `engraft_calls_measure` |
 //! | `padrone_cc_create` | none needed: [`Replacement::new`] finds room | none needed |
-//! | `padrone_cc_insert` | [`probe::graft::Graft::of_code`], `of_library` | `engraft_code_of_bytes`, `_of_library` |
+//! | `padrone_cc_insert` | [`Graft::of_code`](probe::graft::Graft::of_code) | `engraft_code_of_bytes` |
+//! | not there | [`Graft::of_library`](probe::graft::Graft::of_library) | `engraft_code_of_library` |
 //! | `padrone_cc_fun_call_replace` | [`Replacement::put_in`] | `engraft_replace` |
 //! | breakpoints with callbacks (2.1) | [`tell_passings`] | `engraft_watch` |
-//! | `padrone_profile_destroy`, `padrone_cfg_destroy`, `padrone_cc_finish` | `Drop` | `engraft_…_free` |
+//! | `padrone_profile_destroy`, `…cfg_destroy`, `…cc_finish` | `Drop` | `engraft_…_free` |
 //! | `padrone_leave` | nothing is held between calls | `engraft_close` |
 //! | not there | [`live::attach::rescue`], [`standing`] | `engraft_undo`, `engraft_replacements_list` |
 //!

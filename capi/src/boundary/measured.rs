@@ -139,11 +139,12 @@ pub unsafe extern "C" fn engraft_cfg_free(cfg: *mut Cfg) {
 }
 
 /// Measures `n` calls of a function, as many as come back within `at_most_ms`, which is given twice: first
-/// calls are timed, then instructions are counted. Meanwhile the process runs code that was moved; it is given
-/// back as it was. Of functions that share a symbol, calls of all are measured.
+/// calls are timed, then instructions are counted. Meanwhile the process runs code that was moved; it is
+/// given back as it was. Of functions that share a symbol, calls of all are measured.
 ///
 /// ENGRAFT_STATUS_NOTHING: none came back. ENGRAFT_STATUS_REFUSED: they cannot be seen, or the process cannot
-/// be attached to. ENGRAFT_STATUS_FILE: no temporary folder can be made. ENGRAFT_STATUS_LEFT: it was not given back (`engraft rescue PID` tries again).
+/// be attached to. ENGRAFT_STATUS_FILE: no temporary folder can be made. ENGRAFT_STATUS_LEFT: it was not
+/// given back (`engraft rescue PID` tries again).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engraft_calls_measure(
     function: *const Function,

@@ -25,7 +25,8 @@ pub struct Passing {
 }
 
 /// What is called for each passing, in the thread that has called `engraft_watch`, with the `data` that was
-/// given there. It returns whether it wants more. No exception may leave it.
+/// given there. It returns whether it wants more. It returns, and is left neither by an exception nor by
+/// `longjmp`.
 pub type Callback = Option<unsafe extern "C" fn(passing: *const Passing, data: *mut c_void) -> bool>;
 
 /// Tells `callback` each time that the process comes by at one of `n_places` places, until it has enough,
@@ -34,12 +35,13 @@ pub type Callback = Option<unsafe extern "C" fn(passing: *const Passing, data: *
 /// executable, or `MODULE!ADDRESS`. `registers` are those whose values are told, such as "rdi, rsi:u32,
 /// xmm0:f64"; NULL for none. How often `callback` was called goes to `n_told`, if that is not NULL.
 ///
-/// There is no trap at the point, and nothing stops there: the process goes on while `callback` is told, each
-/// thread's passings in their order, mostly within a millisecond. Threads wait only where they are too far
-/// ahead of it. There is no way yet to have a thread wait at the point for what `callback` says.
+/// There is no trap at the point, and nothing stops there: the process goes on while `callback` is told, of
+/// each thread's passings in their order. Threads wait only where they are too far ahead of it. There is no
+/// way yet to have a thread wait at the point for what `callback` says.
 ///
 /// ENGRAFT_STATUS_NOT_FOUND: a place is not there. ENGRAFT_STATUS_REFUSED: the process cannot be attached to.
-/// ENGRAFT_STATUS_FILE: no temporary folder can be made. ENGRAFT_STATUS_LEFT: it was not given back (`engraft rescue PID` tries again), or passings were lost.
+/// ENGRAFT_STATUS_FILE: no temporary folder can be made. ENGRAFT_STATUS_LEFT: it was not given back (`engraft
+/// rescue PID` tries again), or passings were lost.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engraft_watch(
     process: *const OpenProcess,
@@ -74,7 +76,8 @@ pub unsafe extern "C" fn engraft_watch(
             let place = unsafe { text(place, "a place") }?;
             let wanted = AskedPlace::parse(place, registers).map_err(|err| {
                 let what = format!("{registers:?} at {place} cannot be told: {err}");
-                Failure::new(Status::Argument, what).with_hint("registers and kinds, as in \"edi, xmm0:f64\"")
+                Failure::new(Status::Argument, what)
+                    .with_hint("`engraft help values` says how registers are named")
             })?;
             all.push(wanted);
         }

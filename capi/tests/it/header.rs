@@ -22,9 +22,10 @@ const HEAD: &str = "\
  * those that are returned are the library's. What was to be made is NULL after a failure, so that all may be
  * freed. The process is as it was after a failure, unless that says otherwise.
  *
- * The library prints nothing, reads no environment, and starts threads of its own only within calls. To end
- * a program that is in `engraft_calls_measure` or `engraft_watch` leaves code of ours in the process:
- * `engraft rescue PID` takes it out.
+ * The library reads no environment, and prints nothing, unless it finds a mistake of its own. It has threads,
+ * which do nothing between calls: do not call it in a child of `fork` whose parent has called it. Who ends a
+ * program that is in `engraft_calls_measure` or `engraft_watch` leaves code of ours in the process: `engraft
+ * rescue PID` takes it out.
  */";
 
 /// The header, from the sources.

@@ -1,4 +1,4 @@
-//! What cannot be done says why, where, and what can be done; nothing crashes, and the process stays as it is.
+//! What cannot be done says why, where, and what to do; nothing crashes, and the process stays as it is.
 
 use crate::{Server, client, folder, must, needs};
 

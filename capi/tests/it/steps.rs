@@ -2,7 +2,8 @@
 
 use crate::{Server, client, folder, must, needs};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// What a step prints.
 #[track_caller]
@@ -101,9 +102,37 @@ fn a_client_is_told_of_passings_until_it_has_enough() {
     needs!("gcc");
     let place = folder();
     let mut server = Server::start(place.path());
-    assert_eq!(step(place.path(), &server, &["watch"]), "told of 5 and 5, of 1000 each\n");
+    let said = step(place.path(), &server, &["watch", "hot", "5"]);
+    assert_eq!(said, "told of 5 and 5, 5000 in all\n");
     assert_eq!(server.result(), "1000");
     let maps = std::fs::read_to_string(format!("/proc/{}/maps", server.pid())).expect("it runs");
     assert!(!maps.contains("memfd:engraft"), "{maps}");
+    server.end();
+}
+
+/// Its stream is far from full then. The server asks for a line of so many bytes by `fgets(line, 64, stdin)`;
+/// what that has in its first register is where the line goes, on the stack.
+#[test]
+fn a_client_is_told_of_a_single_passing_at_once() {
+    needs!("gcc");
+    let place = folder();
+    let mut server = Server::start(place.path());
+    let mut watch = client(place.path(), "tests/it/fixtures/steps.c");
+    watch.args([&server.pid(), "watch", "fgets", "1"]).stdout(Stdio::piped());
+    let (mut watch, since) = (watch.spawn().expect("it starts"), Instant::now());
+    // Until it is attached, it is told of nothing; then of the first.
+    while watch.try_wait().expect("a child").is_none() {
+        assert!(since.elapsed() < Duration::from_secs(60), "it is not told");
+        assert_eq!(server.result(), "1000");
+    }
+    let said = watch.wait_with_output().expect("it has ended").stdout;
+    let said = String::from_utf8_lossy(&said);
+    let line = said.strip_prefix("told of 1 and 1, ").and_then(|s| s.strip_suffix(" in all\n"));
+    let line: u64 = line.and_then(|line| line.parse().ok()).unwrap_or_else(|| panic!("{said}"));
+    let maps = std::fs::read_to_string(format!("/proc/{}/maps", server.pid())).expect("it runs");
+    let stack = maps.lines().find(|line| line.ends_with("[stack]")).expect("it has one");
+    let (from, to) = stack.split(' ').next().and_then(|range| range.split_once('-')).expect("a range");
+    let [from, to] = [from, to].map(|at| u64::from_str_radix(at, 16).expect("an address"));
+    assert!((from..to).contains(&line), "{line:#x} {from:#x} {to:#x}");
     server.end();
 }

@@ -5,8 +5,8 @@
 //! the process: what registers hold, then a word, into a stream of the thread's own
 //!   ─► our thread: empties the streams, full or not ─► whoever asked, in its own thread
 //! ```
-//! The point is in moved code: there is no trap, and nobody traces the process. It goes on while its client is
-//! told, up to [`AHEAD`] batches and what the streams hold; then its threads wait for the client.
+//! The point is in moved code: there is no trap, and nobody traces the process. It goes on while its client
+//! is told, up to [`AHEAD`] batches and what the streams hold; then its threads wait for the client.
 //!
 //! Not here: a stop at the point, for which the thread would have to wait for an answer.
 //!
