@@ -259,6 +259,18 @@ impl Samples {
         (of(&self.tree.frame_of), of(&self.tree.caller_of).checked_sub(1))
     }
 
+    /// Of each stack, by number: samples of `event`, and how many of it they stand for.
+    pub fn by_stack(&self, event: u32) -> Vec<(u64, u64)> {
+        let mut own = vec![(0u64, 0u64); self.n_stacks()];
+        for sample in self.iter().filter(|sample| sample.event == event) {
+            if let Some((n, period)) = own.get_mut(sample.stack as usize) {
+                *n += 1;
+                *period = period.saturating_add(sample.period);
+            }
+        }
+        own
+    }
+
     /// The frames of a stack, the innermost first.
     pub fn frames_of(&self, stack: u32) -> impl Iterator<Item = &Frame> {
         let all = std::iter::successors(Some(stack), |stack| self.stack(*stack).1);

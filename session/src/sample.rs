@@ -337,9 +337,9 @@ fn by_module(samples: Samples, images: Images) -> Sampled {
     let mut at_first: BTreeMap<u32, BTreeMap<Va, u64>> = BTreeMap::new();
     let mut in_all: BTreeMap<u32, BTreeMap<Va, u64>> = BTreeMap::new();
     let mut own = vec![0u64; samples.n_stacks()];
-    for sample in samples.iter() {
-        if let Some(own) = own.get_mut(sample.stack as usize) {
-            *own += 1;
+    for (event, _) in (0..).zip(&samples.events) {
+        for (sum, (n, _)) in own.iter_mut().zip(samples.by_stack(event)) {
+            *sum += n;
         }
     }
     let mut all = own.clone();

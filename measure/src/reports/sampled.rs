@@ -91,15 +91,8 @@ struct ByStack {
 
 impl ByStack {
     fn of(samples: &Samples, event: u32) -> ByStack {
-        let n = samples.n_stacks();
-        let mut own = vec![(0u64, 0u64); n];
-        for sample in samples.iter().filter(|sample| sample.event == event) {
-            if let Some((n, period)) = own.get_mut(sample.stack as usize) {
-                *n += 1;
-                *period = period.saturating_add(sample.period);
-            }
-        }
-        let stacks = (0..).take(n).map(|stack| samples.stack(stack));
+        let own = samples.by_stack(event);
+        let stacks = (0..).take(own.len()).map(|stack| samples.stack(stack));
         let (frame_of, caller_of) = stacks.unzip();
         ByStack { own, frame_of, caller_of }
     }

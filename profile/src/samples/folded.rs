@@ -15,7 +15,7 @@ pub fn write(named: &NamedSamples<'_>, event: u32) -> String {
     // Whoever called comes first: what stands for it is known when it is asked for.
     let mut texts: Vec<String> = Vec::with_capacity(samples.n_stacks());
     let mut sums: BTreeMap<String, u64> = BTreeMap::new();
-    let own = named.by_stack(event);
+    let own = samples.by_stack(event);
     for (stack, (n, _)) in (0..).zip(&own) {
         let (number, caller) = samples.stack(stack);
         let mut text = caller.and_then(|caller| texts.get(caller as usize)).cloned().unwrap_or_default();

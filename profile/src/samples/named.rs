@@ -62,16 +62,4 @@ impl NamedSamples<'_> {
     pub(crate) fn frame(&self, n: u32) -> Option<&Named> {
         self.frames.get(n as usize)
     }
-
-    /// Of each stack, by number: samples of `event`, and how many of it they stand for.
-    pub(crate) fn by_stack(&self, event: u32) -> Vec<(u64, u64)> {
-        let mut own = vec![(0u64, 0u64); self.samples.n_stacks()];
-        for sample in self.samples.iter().filter(|sample| sample.event == event) {
-            if let Some((n, period)) = own.get_mut(sample.stack as usize) {
-                *n += 1;
-                *period = period.saturating_add(sample.period);
-            }
-        }
-        own
-    }
 }

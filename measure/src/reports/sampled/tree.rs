@@ -32,15 +32,9 @@ pub enum Tree<'a> {
 /// The tree of the samples of `event`, by its number. What is alike has one node.
 pub fn tree(samples: &Samples, event: u32, programs: &[Option<Program>], which: Tree<'_>) -> Vec<Node> {
     let of_frame: Vec<Who> = samples.frames().iter().map(|frame| who(frame, programs)).collect();
-    let mut own = vec![0u64; samples.n_stacks()];
-    for sample in samples.iter().filter(|sample| sample.event == event) {
-        if let Some(n) = own.get_mut(sample.stack as usize) {
-            *n += 1;
-        }
-    }
     let mut nodes: Vec<Node> = Vec::new();
     let mut known: HashMap<(Option<usize>, Who), usize> = HashMap::new();
-    for (stack, n) in (0..).zip(own).filter(|(_, n)| *n > 0) {
+    for (stack, (n, _)) in (0..).zip(samples.by_stack(event)).filter(|(_, own)| own.0 > 0) {
         let path = std::iter::successors(Some(stack), |stack| samples.stack(*stack).1);
         let mut path: Vec<&Who> =
             path.filter_map(|stack| of_frame.get(samples.stack(stack).0 as usize)).collect();

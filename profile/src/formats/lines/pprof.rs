@@ -272,7 +272,8 @@ pub(crate) fn with_callers(named: &NamedSamples<'_>) -> Vec<u8> {
         let line = lines.collect();
         file.location.push(Location { id, mapping_id, address, line });
     }
-    let by_event: Vec<Vec<(u64, u64)>> = (0..).zip(&samples.events).map(|(n, _)| named.by_stack(n)).collect();
+    let by_event: Vec<Vec<(u64, u64)>> =
+        (0..).zip(&samples.events).map(|(n, _)| samples.by_stack(n)).collect();
     for stack in 0..samples.n_stacks() {
         let values = by_event.iter().filter_map(|own| own.get(stack)).flat_map(|(n, period)| [*n, *period]);
         let value: Vec<i64> = values.map(clamp).collect();
