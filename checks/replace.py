@@ -1,11 +1,11 @@
 #!/usr/bin/env -S python3 -I
-"""replace.py [CYCLES] [TARGET…]: functions of servers under load replaced and taken back by `engraft replace`, CYCLES
-(200) times in all (issue 31, row 6). Each time one of the functions that run most, by `engraft count -p`, gets a
-function in its place that jumps to it: so all must go on as before, whatever its arguments are. One time in ten
-engraft is killed at a random moment, and `engraft rescue` gives the process back. After each, the process must run,
-answer everything as it should, have the code and the constants that it had, and nothing of ours mapped. Targets:
-redis throws signals (those that are not installed are said to be left out). ENGRAFT: the command
-[target/release/engraft]. Exit 1 if anything was wrong."""
+"""replace.py [CYCLES] [TARGET…]: functions of servers under load replaced and taken back by `engraft
+replace`, CYCLES (200) times in all (issue 31, row 6). Each time one of the functions that run most, by
+`engraft count -p`, gets a function in its place that jumps to it: so all must go on as before, whatever its
+arguments are. One time in ten engraft is killed at a random moment, and `engraft rescue` gives the process
+back. After each, the process must run, answer everything as it should, have the code and the constants that
+it had, and nothing of ours mapped. Targets: redis throws signals (those that are not installed are said to be
+left out). ENGRAFT: the command [target/release/engraft]. Exit 1 if anything was wrong."""
 
 import hashlib
 import importlib.util

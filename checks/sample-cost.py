@@ -1,9 +1,10 @@
 #!/usr/bin/env -S python3 -I
-"""sample-cost.py [SECONDS [PAIRS]]: what `engraft sample -p` costs programs that run SECONDS (60) by themselves: POV-Ray,
-bzip2 and python3. PADRONE's figure 4: sampled for a sixtieth, a sixth and half of that time, 1,000 and 10,000 times a
-second, without callers and with them, and by `auto`; each PAIRS (3) times, beside as many plain runs, in turn. Prints the
-processor time of the program over its plain one: the median, the least and the most. Beside it what engraft itself says
-that it cost. ENGRAFT: the command [target/release/engraft]. The machine should have nothing else to do."""
+"""sample-cost.py [SECONDS [PAIRS]]: what `engraft sample -p` costs programs that run SECONDS (60) by
+themselves: POV-Ray, bzip2 and python3. PADRONE's figure 4: sampled for a sixtieth, a sixth and half of that
+time, 1,000 and 10,000 times a second, without callers and with them, and by `auto`; each PAIRS (3) times,
+beside as many plain runs, in turn. Prints the processor time of the program over its plain one: the median,
+the least and the most. Beside it what engraft itself says that it cost. ENGRAFT: the command
+[target/release/engraft]. The machine should have nothing else to do."""
 
 import json
 import os
@@ -44,9 +45,10 @@ def programs(folder):
     with open(folder + "/text", "wb") as text:
         for n in range(250000):
             text.write(b"%d: the %d of %x is %d\n" % (n, n * n % 7919, n * 31, n % 97))
-    quality = lambda n: ["povray", f"+I{folder}/scene.pov", "+O-", "+FB", f"+W{n * 8}", f"+H{n * 6}", "+A0.1", "-J", "+WT1", "-D", "-V", "-GA"]
+    size = lambda n: [f"+W{n * 8}", f"+H{n * 6}"]
+    scene = ["povray", f"+I{folder}/scene.pov", "+O-", "+FB", "+A0.1", "-J", "+WT1", "-D", "-V", "-GA"]
     return {
-        "povray": lambda n: quality(max(1, round(20 * n ** 0.5))),
+        "povray": lambda n: scene + size(max(1, round(20 * n ** 0.5))),
         "bzip2": lambda n: ["bash", "-c", f"exec bzip2 -9 -c < <(for i in $(seq {n}); do cat {folder}/text; done)"],
         "python3": lambda n: ["python3", "-I", folder + "/work.py", str(n)],
     }
