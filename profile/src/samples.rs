@@ -20,6 +20,7 @@ use crate::vocabulary::ReadError;
 use program::Va;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::io::Read as _;
 
 /// The tag of the section.
@@ -30,7 +31,7 @@ const LEVEL: i32 = 3;
 const MOST_EXPANSION: u64 = 1 << 12;
 
 /// Where a thread was, or whence it was called.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Debug, Serialize, Deserialize)]
 pub enum Frame {
     /// In a module of the recording: by its number there. Of callers, the last byte of the call.
     Code {
@@ -44,6 +45,7 @@ pub enum Frame {
     /// In code that is of no module, and that a perf map names.
     Named(Box<str>),
     /// In code of which nothing is known.
+    #[default]
     Unknown,
 }
 
@@ -132,11 +134,14 @@ pub struct Samples {
     period_of: Vec<u64>,
 }
 
-/// Samples in the making.
+/// Samples in the making. Their frames may be `F`, whatever is known while it is sampled, until the end.
 #[derive(Default, Debug)]
-pub struct Recorder {
+pub struct Recorder<F = Frame> {
+    /// Without frames.
     samples: Samples,
-    frames: HashMap<Frame, u32>,
+    /// By number.
+    seen: Vec<F>,
+    frames: HashMap<F, u32>,
     stacks: HashMap<(u32, u32), u32>,
     threads: HashMap<(u32, u32), u32>,
     last: u64,
@@ -146,20 +151,20 @@ fn index(len: usize) -> u32 {
     u32::try_from(len).expect("memory holds fewer")
 }
 
-impl Recorder {
+impl<F: Clone + Default + Eq + Hash> Recorder<F> {
     /// Of these events.
-    pub fn new(events: Vec<Event>) -> Recorder {
+    pub fn new(events: Vec<Event>) -> Recorder<F> {
         Recorder { samples: Samples { events, ..Samples::default() }, ..Recorder::default() }
     }
 
-    /// The number of a stack: its frames, the outermost first. An empty one has an unknown frame.
-    pub fn stack(&mut self, outermost_first: impl IntoIterator<Item = Frame>) -> u32 {
+    /// The number of a stack: its frames, the outermost first. An empty one has the default frame.
+    pub fn stack(&mut self, outermost_first: impl IntoIterator<Item = F>) -> u32 {
         let mut caller = 0;
-        let tree = &mut self.samples.tree;
+        let (tree, seen) = (&mut self.samples.tree, &mut self.seen);
         for frame in outermost_first {
-            let n = index(tree.frames.len());
+            let n = index(seen.len());
             let frame = *self.frames.entry(frame).or_insert_with_key(|frame| {
-                tree.frames.push(frame.clone());
+                seen.push(frame.clone());
                 n
             });
             let n = index(tree.frame_of.len());
@@ -171,7 +176,7 @@ impl Recorder {
         }
         match caller.checked_sub(1) {
             Some(stack) => stack,
-            None => self.stack([Frame::Unknown]),
+            None => self.stack([F::default()]),
         }
     }
 
@@ -212,11 +217,19 @@ impl Recorder {
         self.last = self.last.max(sample.time);
     }
 
-    /// What came of it.
-    pub fn finish(self, quality: Quality) -> Samples {
+    /// What came of it, with what there is in place of its frames.
+    pub fn finish_with(self, quality: Quality, frame: impl FnMut(&F) -> Frame) -> Samples {
         let mut samples = self.samples;
+        samples.tree.frames = self.seen.iter().map(frame).collect();
         samples.quality = quality;
         samples.without_idle_threads()
+    }
+}
+
+impl Recorder {
+    /// What came of it.
+    pub fn finish(self, quality: Quality) -> Samples {
+        self.finish_with(quality, Frame::clone)
     }
 }
 
@@ -424,7 +437,7 @@ mod tests {
         };
         assert_eq!(frames(0), [Frame::Kernel("do_it".into()), code(2), code(1)]);
         assert_eq!(frames(1), [code(2), code(1)]);
-        assert_eq!(Recorder::default().stack([]), 0);
+        assert_eq!(Recorder::<Frame>::default().stack([]), 0);
     }
 
     #[test]

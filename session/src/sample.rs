@@ -42,14 +42,24 @@ pub struct Sampler {
     spaces: HashMap<u32, Space>,
     cache: CacheX86_64,
     later: Later,
-    recorder: Recorder,
-    /// By number: what frames are made of, in the end.
+    recorder: Recorder<Seen>,
+    /// Room for those of a sample.
     places: Vec<Place>,
     quality: Quality,
-    /// Code that is of no image, by process and address: JIT compilers', for one.
-    elsewhere: HashMap<(u32, LiveVa), u32>,
-    /// The same of the kernel, by address.
-    in_kernel: HashMap<u64, u32>,
+}
+
+/// Where a thread was, or whence it was called, before anybody asks for names.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+enum Seen {
+    /// In an image, by its number.
+    Code { image: usize, at: Va },
+    /// In code of a process that is of no image: a JIT compiler's, for one.
+    Elsewhere { process: u32, at: LiveVa },
+    /// In the kernel, at this address.
+    Kernel(u64),
+    /// Nothing is known of it.
+    #[default]
+    Nowhere,
 }
 
 /// What was sampled.
@@ -74,9 +84,6 @@ pub struct SampledModule {
 
 /// How long it is waited for records at most.
 const ROUND: Duration = Duration::from_millis(20);
-
-/// Frames are marked so until their names are looked up.
-const NUMBER: char = '\0';
 
 /// Why a program that was to be started is not sampled.
 #[derive(Debug, thiserror::Error)]
@@ -164,8 +171,6 @@ impl Sampler {
             recorder,
             places: Vec::new(),
             quality,
-            elsewhere: HashMap::new(),
-            in_kernel: HashMap::new(),
         })
     }
 
@@ -244,17 +249,13 @@ impl Sampler {
         } else if !is_kernels(sample.at) {
             places.push(space.place(sample.at));
         }
-        let mut frames: Vec<Frame> =
-            places.iter().rev().map(|place| self.frame(sample.process, *place)).collect();
-        match sample.kernel.as_slice() {
-            [] if is_kernels(sample.at) => frames.push(self.kernel_frame(sample.at.0)),
-            kernel => {
-                let kernel: Vec<Frame> = kernel.iter().rev().map(|at| self.kernel_frame(*at)).collect();
-                frames.extend(kernel);
-            }
-        }
+        let in_kernel = match sample.kernel.as_slice() {
+            [] if is_kernels(sample.at) => std::slice::from_ref(&sample.at.0),
+            kernel => kernel,
+        };
+        let own = places.iter().rev().map(|place| Seen::of(sample.process, *place));
+        let stack = self.recorder.stack(own.chain(in_kernel.iter().rev().map(|at| Seen::Kernel(*at))));
         self.places = places;
-        let stack = self.recorder.stack(frames);
         self.recorder.add(samples::Sample {
             event: u32::try_from(sample.event).unwrap_or(0),
             thread,
@@ -262,23 +263,6 @@ impl Sampler {
             stack,
             period: sample.period,
         });
-    }
-
-    fn frame(&mut self, process: u32, place: Place) -> Frame {
-        match place {
-            Place::Code { image, at } => Frame::Code { module: u32::try_from(image).unwrap_or(u32::MAX), at },
-            Place::Elsewhere(at) => {
-                let n = u32::try_from(self.elsewhere.len()).unwrap_or(u32::MAX);
-                let n = *self.elsewhere.entry((process, at)).or_insert(n);
-                Frame::Named(format!("{NUMBER}{n}").into())
-            }
-        }
-    }
-
-    fn kernel_frame(&mut self, at: u64) -> Frame {
-        let n = u32::try_from(self.in_kernel.len()).unwrap_or(u32::MAX);
-        let n = *self.in_kernel.entry(at).or_insert(n);
-        Frame::Kernel(format!("{NUMBER}{n}").into())
     }
 
     /// Ends it, and looks up what was seen; `cost_ns` is what a sample takes of a thread, if that was
@@ -290,29 +274,47 @@ impl Sampler {
         }
         self.quality.cost_ns = cost_ns;
         self.quality.duration_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        let names = self.names();
         let Sampler { images, recorder, quality, .. } = self;
-        let samples = recorder.finish(quality).with_frames(|frame| names.get(frame).cloned());
-        by_module(samples, images)
+        let mut names = Names::default();
+        by_module(recorder.finish_with(quality, |seen| names.frame(seen)), images)
     }
+}
 
-    /// What is there in place of frames that are numbered.
-    fn names(&self) -> HashMap<Frame, Frame> {
-        let mut names = HashMap::new();
-        let mut maps: HashMap<u32, Vec<perf_map::Named>> = HashMap::new();
-        for ((process, at), n) in &self.elsewhere {
-            let map = maps.entry(*process).or_insert_with(|| perf_map::of_number(process.cast_signed()));
-            let n_before = map.partition_point(|named| named.range.start <= *at);
-            let named =
-                n_before.checked_sub(1).and_then(|n| map.get(n)).filter(|named| named.range.contains(at));
-            let frame = named.map_or(Frame::Unknown, |named| Frame::Named(named.name.clone()));
-            names.insert(Frame::Named(format!("{NUMBER}{n}").into()), frame);
+impl Seen {
+    fn of(process: u32, place: Place) -> Seen {
+        match place {
+            Place::Code { image, at } => Seen::Code { image, at },
+            Place::Elsewhere(at) => Seen::Elsewhere { process, at },
         }
-        let kernel = if self.in_kernel.is_empty() { KernelNames::default() } else { KernelNames::read() };
-        for (at, n) in &self.in_kernel {
-            names.insert(Frame::Kernel(format!("{NUMBER}{n}").into()), Frame::Kernel(kernel.at(*at).into()));
+    }
+}
+
+/// What is asked for names, once it is needed.
+#[derive(Default)]
+struct Names {
+    /// The perf maps of processes.
+    maps: HashMap<u32, Vec<perf_map::Named>>,
+    kernel: Option<KernelNames>,
+}
+
+impl Names {
+    /// What is there in place of what was `seen`.
+    fn frame(&mut self, seen: &Seen) -> Frame {
+        match *seen {
+            Seen::Code { image, at } => Frame::Code { module: u32::try_from(image).unwrap_or(u32::MAX), at },
+            Seen::Elsewhere { process, at } => {
+                let read = || perf_map::of_number(process.cast_signed());
+                let map = self.maps.entry(process).or_insert_with(read);
+                let n_before = map.partition_point(|named| named.range.start <= at);
+                let named = n_before.checked_sub(1).and_then(|n| map.get(n));
+                let named = named.filter(|named| named.range.contains(&at));
+                named.map_or(Frame::Unknown, |named| Frame::Named(named.name.clone()))
+            }
+            Seen::Kernel(at) => {
+                Frame::Kernel(self.kernel.get_or_insert_with(KernelNames::read).at(at).into())
+            }
+            Seen::Nowhere => Frame::Unknown,
         }
-        names
     }
 }
 
