@@ -1,7 +1,7 @@
 //! Samples of processes: where threads were, by whom that was called, and when. A section of recordings.
 //!
 //! ```text
-//! section = version: u8, 1; length: varint; zstd of what postcard makes of [`Samples`]
+//! section = version: u8, 2; length: varint; zstd of what postcard makes of [`Samples`]
 //! ```
 //! Stacks are a tree: each has a frame and the stack of its caller. By columns, so that what is alike is
 //! together: a sample takes some four bytes.
@@ -25,7 +25,7 @@ use std::io::Read as _;
 
 /// The tag of the section.
 pub const SECTION: u8 = b'S';
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const LEVEL: i32 = 3;
 /// More than this times its compressed length no section has.
 const MOST_EXPANSION: u64 = 1 << 12;
@@ -93,6 +93,17 @@ pub struct Sample {
     pub period: u64,
 }
 
+/// How much of stacks was copied with samples, for a while.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Copied {
+    /// At most so many bytes.
+    pub bytes: u32,
+    /// Samples asked for in a second of each thread's time meanwhile; 0: one each so many of the event.
+    pub hertz: u64,
+    /// How many there were.
+    pub samples: u64,
+}
+
 /// How it was sampled, and how well.
 #[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
 pub struct Quality {
@@ -110,6 +121,8 @@ pub struct Quality {
     pub n_later: u64,
     /// And those with some callers that are not known.
     pub n_cut: u64,
+    /// How much of stacks was copied, the least first.
+    pub copied: Vec<Copied>,
     /// Whether code of the kernel was sampled.
     pub has_kernel: bool,
     /// How long, in nanoseconds.

@@ -79,6 +79,8 @@ pub use prepare::{Modules, PrepareError, Prepared};
 pub use process::{FileState, ProcessImage, ProcessModule, ProcessModuleError, ProcessModules, Whence};
 pub use record::{Forecast, Recordable, Recorded, RecordedRun};
 pub use run::RunError;
-pub use sample::{SampleError, Sampled, SampledModule, Sampler, cost_of_a_sample, names_of as threads_of};
+pub use sample::{
+    SampleError, Sampled, SampledModule, Sampler, Sizes, cost_of_a_sample, names_of as threads_of,
+};
 pub use store::{CACHE_LIMIT, Kept, Store, StoreError, cached, clear_cache};
 pub use values::{CalibrateError, FinishedLog, Measurable, MeasureError, Measured, MeasuredRun};

@@ -11,9 +11,11 @@
 mod cost;
 mod kernel_names;
 mod later;
+mod sizes;
 mod space;
 
 pub use cost::cost_of_a_sample;
+pub use sizes::Sizes;
 
 use crate::module::written_path;
 use crate::process::{ProcessModules, perf_map};
@@ -22,12 +24,12 @@ use framehop::x86_64::CacheX86_64;
 use kernel_names::KernelNames;
 use later::Later;
 use live::launch::AtStart;
-use live::{Heard, OpenError, Sample, Sampling, Target, Unit, Wanted};
+use live::{Chains, Heard, OpenError, Sample, Sampling, Target, Unit, Wanted};
 use profile::samples::{self, Frame, Quality, Recorder, Samples};
 use profile::{Profile, recording};
 use program::{LiveVa, Program, Va};
 use rayon::prelude::*;
-use space::{Images, Place, Space, Whole};
+use space::{Images, Place, Space};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -46,6 +48,7 @@ pub struct Sampler {
     /// Room for those of a sample.
     places: Vec<Place>,
     quality: Quality,
+    sizes: Sizes,
 }
 
 /// Where a thread was, or whence it was called, before anybody asks for names.
@@ -98,7 +101,7 @@ pub enum SampleError {
 }
 
 impl Sampler {
-    /// Starts `target`, called `name`, with `args`, sampled from its first instruction on.
+    /// Starts `target`, called `name`, with `args`, sampled from its first instruction on, as [`Sampler::start`].
     ///
     /// # Errors
     /// If it cannot be started or sampled. In both cases no instruction of it has run.
@@ -106,10 +109,10 @@ impl Sampler {
         target: &Target,
         name: &OsStr,
         args: &[OsString],
-        wanted: Wanted,
+        (wanted, sizes): (Wanted, Sizes),
     ) -> Result<(Child, Sampler), SampleError> {
         let started = Sampler::at_start(target, name, args)?;
-        let sampler = Sampler::start(&[started.pid()], wanted)?;
+        let sampler = Sampler::start(&[started.pid()], wanted, sizes)?;
         let child = started.let_go().map_err(|err| RunError::Launch(err).explained())?;
         Ok((child, sampler))
     }
@@ -123,11 +126,15 @@ impl Sampler {
         AtStart::of(run::command(target, name, args)).map_err(|err| RunError::Launch(err).explained())
     }
 
-    /// Of processes `pids` and those that they make, from now on.
+    /// Of processes `pids` and those that they make, from now on: what is `wanted`, but that `sizes` say how
+    /// much of stacks is copied, and how often.
     ///
     /// # Errors
     /// If there is no such event, or we may not.
-    pub fn start(pids: &[i32], wanted: Wanted) -> Result<Sampler, OpenError> {
+    pub fn start(pids: &[i32], mut wanted: Wanted, mut sizes: Sizes) -> Result<Sampler, OpenError> {
+        let (stack, rate) = sizes.now();
+        wanted.rate = rate;
+        wanted.chains = wanted.chains.map(|_| Chains { stack });
         let mut images = Images::default();
         let mut spaces = HashMap::new();
         // Before anything is told: to read them takes a while.
@@ -139,7 +146,12 @@ impl Sampler {
             }
         };
         look(&mut images, &mut spaces);
-        let sampling = Sampling::start(pids, wanted.clone())?;
+        let mut sampling = Sampling::start(pids, wanted.clone())?;
+        sizes.fit_into(sampling.room_bytes());
+        if sizes.now().0 != stack {
+            let (stack, rate) = sizes.now();
+            sampling.change(stack, rate)?;
+        }
         // What was mapped between.
         look(&mut images, &mut spaces);
         let unit = |event: &live::Event| samples::Event {
@@ -152,12 +164,7 @@ impl Sampler {
                 recorder.name(pid.cast_unsigned(), thread, &name);
             }
         }
-        let hertz = match wanted.rate {
-            live::Rate::Hertz(n) => n,
-            live::Rate::Every(_) => 0,
-        };
         let quality = Quality {
-            hertz,
             has_chains: wanted.chains.is_some(),
             has_kernel: sampling.has_kernel(),
             ..Quality::default()
@@ -171,6 +178,7 @@ impl Sampler {
             recorder,
             places: Vec::new(),
             quality,
+            sizes,
         })
     }
 
@@ -179,12 +187,13 @@ impl Sampler {
     /// # Errors
     /// As [`Sampler::start`].
     pub fn profile(pids: &[i32], wanted: Wanted, long: Duration) -> Result<Sampled, OpenError> {
-        let mut sampler = Sampler::start(pids, wanted)?;
+        let sizes = Sizes::fixed(&wanted, None);
+        let mut sampler = Sampler::start(pids, wanted, sizes)?;
         let until = Instant::now() + long;
         while Instant::now() < until {
             sampler.take(until.saturating_duration_since(Instant::now()).min(ROUND));
         }
-        Ok(sampler.finish(long, None))
+        Ok(sampler.finish(long))
     }
 
     /// Takes what is sampled until somebody says that it `is_over`.
@@ -198,8 +207,13 @@ impl Sampler {
     fn take(&mut self, most: Duration) {
         self.sampling.wait(most);
         self.later.forget_pages();
+        let before = self.sizes.now().0;
         for heard in self.sampling.take() {
             self.hear(heard);
+        }
+        let (stack, rate) = self.sizes.now();
+        if stack != before && self.sampling.change(stack, rate).is_err() {
+            self.sizes.stay(before);
         }
     }
 
@@ -224,11 +238,13 @@ impl Sampler {
                     self.spaces.insert(process, Space::default());
                 }
             }
+            Heard::Ended { .. } => {}
             Heard::Lost(n) => self.quality.lost += n,
         }
     }
 
     fn sample(&mut self, sample: &Sample) {
+        self.sizes.count(sample.stack);
         let thread = self.recorder.thread(sample.process, sample.thread);
         let space = self.spaces.entry(sample.process).or_default();
         let mut places = std::mem::take(&mut self.places);
@@ -238,14 +254,13 @@ impl Sampler {
                 self.later.forget_pages();
             }
             let mut later = |at| self.later.word(sample.process, at);
-            match space.unwind(&self.images, user, &mut self.cache, &mut later, &mut places) {
-                Whole::Copied => self.quality.n_whole += 1,
-                Whole::Later => {
-                    self.quality.n_whole += 1;
-                    self.quality.n_later += 1;
-                }
-                Whole::Cut => self.quality.n_cut += 1,
-            }
+            let cache = &mut self.cache;
+            let need = space.unwind(&self.images, user, cache, &mut later, &mut places);
+            let quality = &mut self.quality;
+            quality.n_whole += u64::from(need.is_whole);
+            quality.n_later += u64::from(need.is_whole && need.is_deeper);
+            quality.n_cut += u64::from(!need.is_whole);
+            self.sizes.heard(sample.stack, need);
         } else if !is_kernels(sample.at) {
             places.push(space.place(sample.at));
         }
@@ -265,14 +280,15 @@ impl Sampler {
         });
     }
 
-    /// Ends it, and looks up what was seen; `cost_ns` is what a sample takes of a thread, if that was
-    /// measured.
-    pub fn finish(mut self, took: Duration, cost_ns: Option<u64>) -> Sampled {
+    /// Ends it after so long, and looks up what was seen.
+    pub fn finish(mut self, took: Duration) -> Sampled {
         self.sampling.stop();
         for heard in self.sampling.take_rest() {
             self.hear(heard);
         }
-        self.quality.cost_ns = cost_ns;
+        self.quality.hertz = self.sizes.hertz();
+        self.quality.cost_ns = self.sizes.cost_ns();
+        self.quality.copied = self.sizes.copied();
         self.quality.duration_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         let Sampler { images, recorder, quality, .. } = self;
         let mut names = Names::default();

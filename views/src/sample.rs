@@ -47,7 +47,7 @@ impl SampleView {
 }
 
 /// How much is known of callers.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct ChainsView {
     /// Samples of which all callers are known, to the first function of the thread.
     pub whole: u64,
@@ -56,7 +56,53 @@ pub struct ChainsView {
     pub later: u64,
     /// Samples of which some callers are not known.
     pub cut: u64,
+    /// How much of stacks was copied, the least first.
+    pub copied: Vec<CopiedView>,
 }
+
+/// How much of stacks was copied with samples, for a while.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct CopiedView {
+    /// At most so many bytes.
+    pub bytes: u32,
+    /// How often meanwhile, in a second of each thread's time; `null`: each so many of the event.
+    pub hertz: Option<u64>,
+    /// How many samples there were.
+    pub samples: u64,
+}
+
+impl ChainsView {
+    fn text(&self, w: &mut dyn Write) -> io::Result<()> {
+        let samples = |n: u64| many(usize::try_from(n).unwrap_or(usize::MAX), "sample");
+        let of_all = |n: u64| share(crate::ratio(n, self.whole + self.cut));
+        let sizes = self.copied.iter().map(|one| {
+            let often = one.hertz.filter(|_| self.copied.len() > 1);
+            let often = often.map_or_else(String::new, |n| format!(", {} a second", grouped(&n.to_string())));
+            format!("{} bytes ({}{often})", grouped(&one.bytes.to_string()), samples(one.samples))
+        });
+        let sizes: Vec<String> = sizes.collect();
+        if !sizes.is_empty() {
+            writeln!(w, "of stacks, at most so much was copied: {}", sizes.join(", "))?;
+        }
+        if self.cut > 0 {
+            let more = match self.copied.last() {
+                Some(last) if last.bytes < MOST => "; --stack 65528 copies more of the stack",
+                _ => "",
+            };
+            let (n, part) = (samples(self.cut), of_all(self.cut));
+            writeln!(w, "of {n} ({part}), callers are known in part alone{more}")?;
+        }
+        if self.later > 0 {
+            let what =
+                "outer callers were read from the stack a moment later, which is deeper than was copied";
+            writeln!(w, "of {} ({}), {what}", samples(self.later), of_all(self.later))?;
+        }
+        Ok(())
+    }
+}
+
+/// No more of a stack can be copied.
+const MOST: u32 = 65_528;
 
 /// A thread that was sampled.
 #[derive(Debug, Serialize)]
@@ -301,22 +347,8 @@ impl SampleView {
                 "there is none: it was shorter on a processor than the time between two; -F N takes more"
             )?;
         }
-        if let Some(chains) = self.chains.filter(|chains| chains.cut > 0) {
-            let all = chains.whole + chains.cut;
-            let cut = usize::try_from(chains.cut).unwrap_or(usize::MAX);
-            let of_all = share(crate::ratio(chains.cut, all));
-            writeln!(
-                w,
-                "of {} ({of_all}), callers are known in part alone; --stack 65528 copies more of the stack",
-                many(cut, "sample")
-            )?;
-        }
-        if let Some(chains) = self.chains.filter(|chains| chains.later > 0) {
-            let later = usize::try_from(chains.later).unwrap_or(usize::MAX);
-            let of_all = share(crate::ratio(chains.later, chains.whole + chains.cut));
-            let what =
-                "outer callers were read from the stack a moment later, which is deeper than was copied";
-            writeln!(w, "of {} ({of_all}), {what}", many(later, "sample"))?;
+        if let Some(chains) = &self.chains {
+            chains.text(w)?;
         }
         if !self.kernel {
             writeln!(w, "time in the kernel was not sampled: nobody but root may")?;

@@ -12,7 +12,7 @@ use live::{AskedToEnd, Chains, End, Event, EventError, OpenError, Rate, Wanted};
 use profile::recording::{Recording, Run};
 use profile::samples;
 use program::Program;
-use session::{SampleError, Sampled, Sampler};
+use session::{SampleError, Sampled, Sampler, Sizes};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -56,16 +56,17 @@ pub struct Args {
     /// Where threads are alone, not by whom that was called
     #[arg(long)]
     no_chains: bool,
-    /// How many bytes of the stack are copied with each sample, to find callers in
+    /// How many bytes of the stack are copied with each sample, to find callers in; `auto`: 8,192 or more, up
+    /// to 65,528, as callers are that deep
     #[arg(
         long,
-        value_name = "BYTES",
-        default_value = "8192",
+        value_name = "BYTES|auto",
+        default_value = "auto",
         conflicts_with = "no_chains",
         hide_short_help = true
     )]
-    #[arg(value_parser = clap::value_parser!(u32).range(256..=65528))]
-    stack: u32,
+    #[arg(value_parser = stack)]
+    stack: Stack,
     #[command(flatten)]
     output: output::Report,
     #[command(flatten)]
@@ -79,6 +80,21 @@ pub struct Args {
 enum Frequency {
     Auto,
     Hertz(u64),
+}
+
+/// How much of stacks is copied.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stack {
+    Auto,
+    Bytes(u32),
+}
+
+fn stack(text: &str) -> Result<Stack, String> {
+    match text.parse() {
+        _ if text == "auto" => Ok(Stack::Auto),
+        Ok(n @ 256..=65_528) => Ok(Stack::Bytes(n & !7)),
+        _ => Err("a number from 256 to 65528, or auto".to_owned()),
+    }
 }
 
 fn frequency(text: &str) -> Result<Frequency, String> {
@@ -100,8 +116,8 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     if args.total {
         return totals::run(args);
     }
-    let (wanted, cost_ns) = wanted(args)?;
-    if args.processes.are_meant() { attached(args, wanted, cost_ns) } else { launched(args, wanted, cost_ns) }
+    let wanted = wanted(args)?;
+    if args.processes.are_meant() { attached(args, wanted) } else { launched(args, wanted) }
 }
 
 /// The events that are asked for by name.
@@ -115,33 +131,47 @@ fn events(args: &Args) -> anyhow::Result<Vec<Event>> {
     args.event.iter().map(named).collect()
 }
 
-/// What is asked for, and what a sample of it costs.
-fn wanted(args: &Args) -> anyhow::Result<(Wanted, Option<u64>)> {
+/// What is asked for; how much of stacks is copied, how often, and what a sample of that costs.
+fn wanted(args: &Args) -> anyhow::Result<(Wanted, Sizes)> {
     let mut events = events(args)?;
-    let chains = (!args.no_chains).then_some(Chains { stack: args.stack & !7 });
     let is_default = events.is_empty();
     if is_default {
         events.push(Event::cycles());
     }
-    let rate = args.period.map_or(Rate::Hertz(1), Rate::Every);
-    let mut wanted = Wanted { events, rate, chains };
+    let stack = match args.stack {
+        Stack::Auto => 0,
+        Stack::Bytes(n) => n,
+    };
+    let chains = (!args.no_chains).then_some(Chains { stack });
+    let wanted = Wanted { events, rate: Rate::Hertz(1), chains };
     let _span = info_span!("measure cost").entered();
-    let mut cost = session::cost_of_a_sample(&wanted);
-    if is_default && matches!(cost, Err(OpenError::NoSuchEvent { .. })) {
-        wanted.events = vec![Event::clock()];
-        cost = session::cost_of_a_sample(&wanted);
+    match sizes(args, &wanted) {
+        Err(OpenError::NoSuchEvent { .. }) if is_default => {
+            let wanted = Wanted { events: vec![Event::clock()], ..wanted };
+            let sizes = sizes(args, &wanted).map_err(refused)?;
+            Ok((wanted, sizes))
+        }
+        sizes => sizes.map(|sizes| (wanted, sizes)).map_err(refused),
     }
-    let cost = cost.map_err(refused)?;
-    if args.period.is_none() {
-        let auto = || {
-            cost.map_or(99, |ns| (1_000_000_000 / AUTO_SHARE / ns.max(1)).clamp(*AUTO.start(), *AUTO.end()))
-        };
-        wanted.rate = Rate::Hertz(match args.frequency {
-            Frequency::Hertz(n) => n,
-            Frequency::Auto => auto(),
-        });
+}
+
+fn sizes(args: &Args, wanted: &Wanted) -> Result<Sizes, OpenError> {
+    let auto = |cost: Option<u64>| {
+        let often = |ns: u64| (1_000_000_000 / AUTO_SHARE / ns.max(1)).clamp(*AUTO.start(), *AUTO.end());
+        Rate::Hertz(cost.map_or(99, often))
+    };
+    let rate = |cost: Option<u64>| match (args.period, args.frequency) {
+        (Some(n), _) => Rate::Every(n),
+        (None, Frequency::Hertz(n)) => Rate::Hertz(n),
+        (None, Frequency::Auto) => auto(cost),
+    };
+    // What costs are measured with.
+    let wanted = Wanted { rate: args.period.map_or(Rate::Hertz(1), Rate::Every), ..wanted.clone() };
+    if wanted.chains.is_some() && args.stack == Stack::Auto {
+        return Sizes::as_needed(&wanted, rate);
     }
-    Ok((wanted, cost))
+    let cost = session::cost_of_a_sample(&wanted)?;
+    Ok(Sizes::fixed(&Wanted { rate: rate(cost), ..wanted }, cost))
 }
 
 fn refused(err: OpenError) -> anyhow::Error {
@@ -152,7 +182,7 @@ fn refused(err: OpenError) -> anyhow::Error {
 }
 
 /// Samples processes that run already.
-fn attached(args: &Args, wanted: Wanted, cost_ns: Option<u64>) -> anyhow::Result<Answer> {
+fn attached(args: &Args, (wanted, sizes): (Wanted, Sizes)) -> anyhow::Result<Answer> {
     let pids = args.processes.looked_at()?;
     let first = pids.first().copied().unwrap_or(0);
     let path = std::fs::read_link(format!("/proc/{first}/exe")).unwrap_or_default();
@@ -162,7 +192,7 @@ fn attached(args: &Args, wanted: Wanted, cost_ns: Option<u64>) -> anyhow::Result
     let command = command_of(first);
     let asked_to_end = AskedToEnd::keep()?;
     let ends: Vec<End> = pids.iter().copied().map(End::of).collect();
-    let mut sampler = Sampler::start(&pids, wanted).map_err(refused)?;
+    let mut sampler = Sampler::start(&pids, wanted, sizes).map_err(refused)?;
     let (started, clock) = (SystemTime::now(), Instant::now());
     output::pause_progress();
     super::attached::say_attached(&pids, args.how_long);
@@ -174,14 +204,14 @@ fn attached(args: &Args, wanted: Wanted, cost_ns: Option<u64>) -> anyhow::Result
     });
     output::resume_progress();
     let took = clock.elapsed();
-    let sampled = info_span!("analyze").in_scope(|| sampler.finish(took, cost_ns));
+    let sampled = info_span!("analyze").in_scope(|| sampler.finish(took));
     let run = described_by(command, BTreeMap::new(), (started, took));
     finish(args, &rec, run, sampled)?;
     Ok(Answer::Yes)
 }
 
 /// Starts a program, and samples it to its end.
-fn launched(args: &Args, wanted: Wanted, cost_ns: Option<u64>) -> anyhow::Result<Answer> {
+fn launched(args: &Args, wanted: (Wanted, Sizes)) -> anyhow::Result<Answer> {
     let target = find(&args.command)?;
     let rec = Place::new(args.o.as_deref(), Ending::Samples, &target.command)?;
     output::can_be_written(rec.path())?;
@@ -203,7 +233,7 @@ fn launched(args: &Args, wanted: Wanted, cost_ns: Option<u64>) -> anyhow::Result
     })?;
     output::resume_progress();
     let took = clock.elapsed();
-    let sampled = info_span!("analyze").in_scope(|| sampler.finish(took, cost_ns));
+    let sampled = info_span!("analyze").in_scope(|| sampler.finish(took));
     let run = described(&args.command, (started, took), ended.status);
     finish(args, &rec, run, sampled)?;
     Ok(Answer::Status(passed_on(ended.status)))

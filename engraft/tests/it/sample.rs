@@ -259,6 +259,39 @@ fn callers_deeper_than_what_is_copied_are_found() {
     assert_eq!(depths, 22, "{tree}");
 }
 
+/// Of how many samples all callers were found, as a share; and how much of stacks was copied.
+#[track_caller]
+fn chains(report: &Value) -> (f64, Vec<u64>) {
+    let chains = &report["chains"];
+    let (whole, cut) = (number(&chains["whole"]), number(&chains["cut"]));
+    assert!(whole + cut > 100.0, "{chains}");
+    let copied = chains["copied"].as_array().expect("a list").iter();
+    (whole / (whole + cut), copied.filter_map(|one| one["bytes"].as_u64()).collect())
+}
+
+#[test]
+fn as_much_of_stacks_is_copied_as_callers_are_found_in() {
+    let place = folder();
+    compile(&place.path().join("deepens"), "deepens.c", "-O2 -fomit-frame-pointer");
+    // What is read a moment later is another call's.
+    let (_, report) = sampled(place.path(), "--stack 8192 -F 500 -o rec.engraft ./deepens 0 800");
+    let (whole, copied) = chains(&report);
+    assert!(whole < 0.9 && copied == [8192], "{}", report["chains"]);
+    let (_, report) = sampled(place.path(), "-o rec.engraft ./deepens 0 2000");
+    let (whole, copied) = chains(&report);
+    assert!(whole >= 0.99 && copied == [65_528], "{}", report["chains"]);
+    assert!(number(&row(&report, "main")["total_share"]) >= 0.99, "{}", row(&report, "main"));
+    assert!(number(&report["cost_share"]) < 0.01, "{report}");
+    // Flat stacks before: few are cut until more is copied.
+    let (_, report) = sampled(place.path(), "-F 500 -o rec.engraft ./deepens 600 3000");
+    let (whole, copied) = chains(&report);
+    assert!(whole >= 0.98 && copied == [8192, 65_528], "{}", report["chains"]);
+    assert!(number(&row(&report, "main")["total_share"]) >= 0.98, "{}", row(&report, "main"));
+    assert_eq!(report["lost"], 0);
+    let text = engraft(place.path(), "show rec.engraft").ok();
+    assert!(text.contains("8,192 bytes (") && text.contains("65,528 bytes ("), "{text}");
+}
+
 #[test]
 fn events_are_counted_by_thread() {
     let place = folder();

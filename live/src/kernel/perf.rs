@@ -98,7 +98,7 @@ impl PerfBuffer {
     }
 
     /// How many bytes of records there is room for: a power of two.
-    fn room(&self) -> usize {
+    pub(super) fn room(&self) -> usize {
         self.pages.len() - HEADER
     }
 

@@ -7,6 +7,10 @@
 //! Each event is inherited by threads and processes that come later. Records of several rings are put into
 //! order by their times: what is younger than the round before it was taken in waits for the next one.
 //!
+//! What an event is asked for cannot change while it is open. To have more or less of stacks, or more or fewer
+//! samples, events are opened anew, to the same rings; from when all of these are there, their samples count,
+//! and up to then, those of the events before.
+//!
 //! Source: perf_event_open(2); PADRONE, 2.2.
 
 use super::event::Event;
@@ -16,7 +20,7 @@ use crate::sys::{event_number, let_event, open_event, send_to_ring_of, thread_ti
 use nix::unistd::Pid;
 use perf_event_open_sys::bindings as perf;
 use program::LiveVa;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
@@ -156,6 +160,8 @@ pub struct Sample {
     pub kernel: Vec<u64>,
     /// What its callers follow from.
     pub user: Option<UserStack>,
+    /// How many bytes of its stack were to be copied, if there were so many.
+    pub stack: u32,
 }
 
 /// What the kernel has told.
@@ -187,6 +193,13 @@ pub enum Heard {
         /// That thread.
         maker: u32,
     },
+    /// A thread has ended.
+    Ended {
+        /// Its process.
+        process: u32,
+        /// Its number.
+        thread: u32,
+    },
     /// A thread has a name, or became another program.
     Named {
         /// Its process.
@@ -202,14 +215,41 @@ pub enum Heard {
     Lost(u64),
 }
 
+/// What records of a number are.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Number {
+    /// Which of the events.
+    event: usize,
+    /// How many bytes of stacks are copied.
+    stack: u32,
+    /// Of what time its samples count, in nanoseconds: none yet, while it begins at the end.
+    time: Range<u64>,
+}
+
+impl Number {
+    /// Not yet.
+    const NEVER: Range<u64> = u64::MAX..u64::MAX;
+
+    fn is_new(&self) -> bool {
+        self.time == Number::NEVER
+    }
+}
+
 /// Processes that are sampled.
 #[derive(Debug)]
 pub struct Sampling {
     /// By the number that records have.
-    numbers: HashMap<u64, usize>,
+    numbers: HashMap<u64, Number>,
     /// What is sent to the rings of others.
     others: Vec<File>,
     rings: Vec<PerfBuffer>,
+    /// Whether the events that rings were made for tell no more: others do.
+    is_changed: bool,
+    online: Vec<i32>,
+    /// Threads that there are, as far as was told, with their processes.
+    threads: BTreeMap<u32, i32>,
+    /// Of these, those that have the newest events, opened or inherited.
+    opened: BTreeSet<u32>,
     wanted: Wanted,
     has_kernel: bool,
     /// Records that wait for older ones, and when the youngest of the last round was.
@@ -222,6 +262,9 @@ pub struct Sampling {
 /// How much room a ring has, whatever of these there may be: without rights, all that a user has is half a
 /// megabyte a processor.
 const ROOMS: [usize; 4] = [8 << 20, 2 << 20, 1 << 19, 1 << 16];
+/// More than the first of these is for what comes in so many milliseconds, up to so much.
+const ROOM_MS: u64 = 100;
+const MOST_ROOM: u64 = 64 << 20;
 
 /// What is told with every record but samples: the thread, the time, the event.
 const TRAILER: usize = 24;
@@ -244,49 +287,108 @@ impl Sampling {
             numbers: HashMap::new(),
             others: Vec::new(),
             rings: Vec::new(),
+            is_changed: false,
+            online: processors(&online),
+            threads: BTreeMap::new(),
+            opened: BTreeSet::new(),
             wanted: wanted.clone(),
             has_kernel,
             waiting: Vec::new(),
             youngest: 0,
             began: 0,
         };
-        let online = processors(&online);
-        let mut opened: BTreeSet<u32> = BTreeSet::new();
-        loop {
-            // One that came meanwhile has inherited what its maker had, if that was opened before.
-            let heard = sampling.heard_now();
-            sampling.waiting.extend(heard);
-            let inherits = |heard: &(u64, Heard)| match &heard.1 {
-                Heard::Began { thread, .. } => Some(*thread),
-                _ => None,
-            };
-            opened.extend(sampling.waiting.iter().filter_map(inherits));
+        sampling.open_all(&|| {
             let of =
-                |pid: &i32| threads_of(*pid).into_iter().map(|thread| (*pid, thread)).collect::<Vec<_>>();
-            let mut threads: Vec<(i32, u32)> = pids.iter().flat_map(of).collect();
-            threads.retain(|(_, thread)| !opened.contains(thread));
-            if threads.is_empty() {
-                break;
-            }
-            for (pid, thread) in threads {
-                opened.insert(thread);
-                sampling.open_thread(pid, thread, &online)?;
-            }
-        }
+                |pid: &i32| threads_of(*pid).into_iter().map(|thread| (thread, *pid)).collect::<Vec<_>>();
+            pids.iter().flat_map(of).collect()
+        })?;
         if sampling.numbers.is_empty() {
             return Err(OpenError::Ended { pid: pids.first().copied().unwrap_or(0) });
         }
-        sampling.began = thread_times().0;
+        sampling.began = sampling.begin();
         Ok(sampling)
     }
 
+    /// Opens the events of all threads that there are, and of those that `listed` says there are.
+    fn open_all(&mut self, listed: &dyn Fn() -> Vec<(u32, i32)>) -> Result<(), OpenError> {
+        self.opened.clear();
+        loop {
+            // One that came meanwhile has inherited what its maker had, if that was opened before.
+            let heard = self.heard_now();
+            self.waiting.extend(heard);
+            let mut threads: Vec<(u32, i32)> =
+                self.threads.iter().map(|(thread, pid)| (*thread, *pid)).collect();
+            threads.extend(listed());
+            // What is told of a thread twice, of events before and of new ones, is told at once.
+            let heard = self.heard_now();
+            self.waiting.extend(heard);
+            threads.retain(|(thread, _)| !self.opened.contains(thread));
+            if threads.is_empty() {
+                return Ok(());
+            }
+            for (thread, pid) in threads {
+                if self.opened.insert(thread) {
+                    self.threads.insert(thread, pid);
+                    self.open_thread(pid, thread)?;
+                }
+            }
+        }
+    }
+
+    /// From now on, samples of new events count, and of those before no more: when that is.
+    fn begin(&mut self) -> u64 {
+        let now = thread_times().0;
+        for number in self.numbers.values_mut() {
+            match number.is_new() {
+                true => number.time = now..u64::MAX,
+                false => number.time.end = number.time.end.min(now),
+            }
+        }
+        now
+    }
+
+    /// Has `stack` bytes of stacks be copied from now on, where callers are wanted, and samples come so often.
+    /// No sample is lost for that, or told twice.
+    ///
+    /// # Errors
+    /// If the kernel refuses: then all stays as it was.
+    pub fn change(&mut self, stack: u32, rate: Rate) -> Result<(), OpenError> {
+        let chains = self.wanted.chains.map(|_| Chains { stack });
+        let wanted = Wanted { chains, rate, ..self.wanted.clone() };
+        let wanted = std::mem::replace(&mut self.wanted, wanted);
+        let others = std::mem::take(&mut self.others);
+        if let Err(err) = self.open_all(&Vec::new) {
+            (self.wanted, self.others) = (wanted, others);
+            self.numbers.retain(|_, number| !number.is_new());
+            return Err(err);
+        }
+        self.begin();
+        if !self.is_changed {
+            // They are as long as their rings.
+            let rings = self.rings.iter().map(PerfBuffer::event);
+            rings.for_each(|event| drop(let_event(event, false)));
+            self.is_changed = true;
+        }
+        drop(others);
+        // What is told of them may be in the rings, but of no sample that waits.
+        let oldest =
+            self.waiting.iter().map(|heard| heard.0).min().unwrap_or(self.youngest).min(self.youngest);
+        self.numbers.retain(|_, number| number.time.end >= oldest);
+        Ok(())
+    }
+
+    /// How many bytes of records there is room for on each processor, at least.
+    pub fn room_bytes(&self) -> usize {
+        self.rings.iter().map(PerfBuffer::room).min().unwrap_or(0)
+    }
+
     /// Opens the events of a thread on all processors; nothing of one that has ended.
-    fn open_thread(&mut self, pid: i32, thread: u32, online: &[i32]) -> Result<(), OpenError> {
+    fn open_thread(&mut self, pid: i32, thread: u32) -> Result<(), OpenError> {
         let id = Pid::from_raw(i32::try_from(thread).unwrap_or(0));
-        for (n, cpu) in online.iter().enumerate() {
+        for (n, cpu) in self.online.clone().into_iter().enumerate() {
             for (which, event) in self.wanted.events.clone().iter().enumerate() {
                 let mut attributes = self.attributes(event);
-                match open_event(&mut attributes, id, *cpu, None) {
+                match open_event(&mut attributes, id, cpu, None) {
                     Err(err) if err.raw_os_error() == Some(nix::libc::ESRCH) => return Ok(()),
                     file => file.and_then(|file| self.add(n, which, file)),
                 }
@@ -298,13 +400,15 @@ impl Sampling {
 
     /// Takes `file`, which is of the event of number `which`, to the ring of processor `n`.
     fn add(&mut self, n: usize, which: usize, file: File) -> io::Result<()> {
-        self.numbers.insert(event_number(&file)?, which);
+        let stack = self.wanted.chains.map_or(0, |chains| chains.stack);
+        let number = Number { event: which, stack, time: Number::NEVER };
+        self.numbers.insert(event_number(&file)?, number);
         match self.rings.get(n) {
             Some(ring) => {
                 send_to_ring_of(&file, ring.event())?;
                 self.others.push(file);
             }
-            None => self.rings.push(ring_of(file)?),
+            None => self.rings.push(ring_of(file, room(&self.wanted))?),
         }
         Ok(())
     }
@@ -381,7 +485,8 @@ impl Sampling {
     }
 
     fn let_all(&self, go_on: bool) {
-        for event in self.rings.iter().map(PerfBuffer::event).chain(&self.others) {
+        let rings = self.rings.iter().map(PerfBuffer::event).filter(|_| !self.is_changed);
+        for event in rings.chain(&self.others) {
             let _of_nobody_any_more = let_event(event, go_on);
         }
     }
@@ -416,13 +521,33 @@ impl Sampling {
             let (bytes, _) = ring.take();
             let mut rest = bytes.as_slice();
             while let Some(record) = Record::first(&mut rest) {
-                all.extend(heard(&record, &self.numbers, self.wanted.chains.is_some()));
+                let heard = heard(&record, &self.numbers, self.wanted.chains.is_some());
+                let number = || number_of(record.body).and_then(|number| self.numbers.get(&number));
+                all.extend(heard.map(|(time, heard)| (time, heard, number().is_some_and(Number::is_new))));
             }
         }
-        let began = self.began;
-        all.retain(|(time, heard)| *time >= began || !matches!(heard, Heard::Sample(_)));
-        all
+        all.sort_by_key(|told| told.0);
+        for (_, heard, is_new) in &all {
+            match heard {
+                // Whoever becomes another program has its process's number from then on.
+                Heard::Began { process, thread, .. }
+                | Heard::Named { process, thread, is_exec: true, .. } => {
+                    self.threads.insert(*thread, process.cast_signed());
+                    if *is_new {
+                        self.opened.insert(*thread);
+                    }
+                }
+                Heard::Ended { thread, .. } => drop(self.threads.remove(thread)),
+                _ => {}
+            }
+        }
+        all.into_iter().map(|(time, heard, _)| (time, heard)).collect()
     }
+}
+
+/// The number of the event that told a record, but of a sample.
+fn number_of(body: &[u8]) -> Option<u64> {
+    body.last_chunk().map(|word| u64::from_le_bytes(*word))
 }
 
 /// Why an event of process `pid` cannot be had.
@@ -444,10 +569,21 @@ pub(super) fn threads_of(pid: i32) -> Vec<u32> {
     folder.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// A ring for `event`, as large as it may be.
-fn ring_of(event: File) -> io::Result<PerfBuffer> {
+/// How much room there should be for what comes between two looks at a ring.
+fn room(wanted: &Wanted) -> usize {
+    let hertz = match wanted.rate {
+        Rate::Hertz(n) => n,
+        Rate::Every(_) => 0,
+    };
+    let bytes = u64::from(wanted.chains.map_or(0, |chains| chains.stack)).saturating_mul(hertz);
+    let bytes = (bytes / 1000).saturating_mul(ROOM_MS).min(MOST_ROOM).next_power_of_two();
+    usize::try_from(bytes).unwrap_or(0).max(ROOMS[0])
+}
+
+/// A ring for `event`, with `room` if it may have so much.
+fn ring_of(event: File, room: usize) -> io::Result<PerfBuffer> {
     let mut failed = io::Error::from_raw_os_error(nix::libc::ENOMEM);
-    for room in ROOMS {
+    for room in [room].into_iter().chain(ROOMS) {
         match event.try_clone().and_then(|event| PerfBuffer::mapped(event, room)) {
             Ok(ring) => return Ok(ring),
             Err(err) => failed = err,
@@ -486,7 +622,7 @@ impl<'a> Reader<'a> {
 }
 
 /// What a record says, and when; nothing, if it is none of those that we asked for.
-fn heard(record: &Record<'_>, numbers: &HashMap<u64, usize>, has_chains: bool) -> Option<(u64, Heard)> {
+fn heard(record: &Record<'_>, numbers: &HashMap<u64, Number>, has_chains: bool) -> Option<(u64, Heard)> {
     if record.kind == perf::PERF_RECORD_SAMPLE {
         let sample = sample(record.body, numbers, has_chains)?;
         return Some((sample.time, Heard::Sample(sample)));
@@ -514,6 +650,10 @@ fn heard(record: &Record<'_>, numbers: &HashMap<u64, usize>, has_chains: bool) -
             let (process, parent) = (r.u32()?, r.u32()?);
             Heard::Began { process, parent, thread: r.u32()?, maker: r.u32()? }
         }
+        perf::PERF_RECORD_EXIT => {
+            let (process, _parent) = (r.u32()?, r.u32()?);
+            Heard::Ended { process, thread: r.u32()? }
+        }
         perf::PERF_RECORD_COMM => {
             let (process, thread) = (r.u32()?, r.u32()?);
             let name = r.0.split(|byte| *byte == 0).next()?;
@@ -535,13 +675,19 @@ fn is_mark(at: u64) -> bool {
     at >= perf::PERF_CONTEXT_MAX
 }
 
-fn sample(body: &[u8], numbers: &HashMap<u64, usize>, has_chains: bool) -> Option<Sample> {
+/// A sample, if it is one that counts.
+fn sample(body: &[u8], numbers: &HashMap<u64, Number>, has_chains: bool) -> Option<Sample> {
     let mut r = Reader(body);
-    let event = *numbers.get(&r.u64()?)?;
+    let number = numbers.get(&r.u64()?)?;
+    let event = number.event;
     let at = LiveVa(r.u64()?);
     let (process, thread) = (r.u32()?, r.u32()?);
     let (time, period) = (r.u64()?, r.u64()?);
-    let mut sample = Sample { event, time, process, thread, at, period, kernel: Vec::new(), user: None };
+    if !number.time.contains(&time) {
+        return None;
+    }
+    let (kernel, user) = (Vec::new(), None);
+    let mut sample = Sample { event, time, process, thread, at, period, kernel, user, stack: number.stack };
     if !has_chains {
         return Some(sample);
     }
@@ -568,67 +714,4 @@ fn sample(body: &[u8], numbers: &HashMap<u64, usize>, has_chains: bool) -> Optio
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn words(all: &[u64]) -> Vec<u8> {
-        all.iter().flat_map(|word| word.to_le_bytes()).collect()
-    }
-
-    fn numbers() -> HashMap<u64, usize> {
-        HashMap::from([(70, 0), (71, 1)])
-    }
-
-    #[test]
-    fn a_sample_is_read() {
-        let body = words(&[71, 0x1000, 6 << 32 | 5, 99, 250]);
-        let read = sample(&body, &numbers(), false).expect("it is one");
-        assert_eq!((read.event, read.at, read.process, read.thread), (1, LiveVa(0x1000), 5, 6));
-        assert_eq!((read.time, read.period, read.user), (99, 250, None));
-        assert_eq!(sample(&words(&[72, 0x1000, 0, 0, 0]), &numbers(), false), None);
-    }
-
-    #[test]
-    fn a_chain_and_a_stack_are_read_up_to_what_was_copied() {
-        let (kernel, user) = (perf::PERF_CONTEXT_KERNEL, perf::PERF_CONTEXT_USER);
-        let head = [70, 0xffff_8000_0000_0000, 6 << 32 | 5, 99, 250];
-        let chain = [4, kernel, 0xffff_8000_0000_0000, user, 0x40];
-        let stack = [2, 0x7000, 0x6ff0, 0x40, 24, 1, 2, 3, 16];
-        let body = words(&[&head[..], &chain, &stack].concat());
-        let read = sample(&body, &numbers(), true).expect("it is one");
-        assert_eq!(read.kernel, [0xffff_8000_0000_0000]);
-        let user = UserStack { at: LiveVa(0x40), sp: 0x6ff0, bp: 0x7000, bytes: words(&[1, 2]) };
-        assert_eq!(read.user, Some(user));
-        // Of every length that is cut, nothing or less.
-        for n in 0..body.len() {
-            assert_eq!(sample(&body[..n], &numbers(), true), None, "{n}");
-        }
-        // A thread of the kernel.
-        let body = words(&[&head[..], &[0], &[0, 0]].concat());
-        assert_eq!(sample(&body, &numbers(), true).map(|s| s.user), Some(None));
-    }
-
-    #[test]
-    fn records_of_processes_are_read() {
-        let of = |kind, misc, body: &[u8]| heard(&Record { kind, misc, body }, &numbers(), false);
-        let trailer = words(&[6 << 32 | 5, 77, 70]);
-        let mapped = [
-            words(&[6 << 32 | 5, 0x4000, 0x1000, 0x200, 0, 12, 0, 5]),
-            b"/a/b.so\0".to_vec(),
-            trailer.clone(),
-        ];
-        let range = LiveVa(0x4000)..LiveVa(0x5000);
-        let want = Heard::Mapped { process: 5, range, offset: 0x200, inode: 12, path: "/a/b.so".into() };
-        assert_eq!(of(perf::PERF_RECORD_MMAP2, 0, &mapped.concat()), Some((77, want)));
-        let began = [words(&[4 << 32 | 5, 3 << 32 | 6, 0]), trailer.clone()].concat();
-        let want = Heard::Began { process: 5, thread: 6, parent: 4, maker: 3 };
-        assert_eq!(of(perf::PERF_RECORD_FORK, 0, &began), Some((77, want)));
-        let named = [words(&[6 << 32 | 5]), b"name\0\0\0\0".to_vec(), trailer.clone()].concat();
-        let want = |is_exec| Heard::Named { process: 5, thread: 6, name: "name".into(), is_exec };
-        assert_eq!(of(perf::PERF_RECORD_COMM, 0, &named), Some((77, want(false))));
-        assert_eq!(of(perf::PERF_RECORD_COMM, 0x2000, &named), Some((77, want(true))));
-        let lost = [words(&[70, 9]), trailer].concat();
-        assert_eq!(of(perf::PERF_RECORD_LOST, 0, &lost), Some((77, Heard::Lost(9))));
-        assert_eq!(of(perf::PERF_RECORD_LOST, 0, &lost[..20]), None);
-    }
-}
+mod tests;

@@ -10,7 +10,7 @@ use std::ffi::CStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Opens an event of the kernel's: of process `pid`, on the processor `cpu`, where `filter` holds, if there
 /// is one.
@@ -88,14 +88,25 @@ pub fn thread_times() -> (u64, u64) {
     (read(libc::CLOCK_MONOTONIC), read(libc::CLOCK_THREAD_CPUTIME_ID))
 }
 
-/// Waits until one of `events` has records to take, for `most`.
+/// Waits until one of `events` has records to take, for `most`. Of a thread that is gone, an event tells no
+/// more that it has some.
 ///
 /// # Errors
 /// The kernel's; a signal is one.
 pub fn wait_for_any<'e>(events: impl Iterator<Item = &'e File>, most: Duration) -> io::Result<()> {
     let asked = |event: &File| libc::pollfd { fd: event.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     let mut all: Vec<libc::pollfd> = events.map(asked).collect();
-    let ms = i32::try_from(most.as_millis()).unwrap_or(i32::MAX);
-    // SAFETY: the kernel writes into `all` while the call lasts.
-    checked(unsafe { libc::poll(all.as_mut_ptr(), all.len() as libc::nfds_t, ms) })
+    let until = Instant::now() + most;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let ms = i32::try_from(left.as_millis()).unwrap_or(i32::MAX);
+        // SAFETY: the kernel writes into `all` while the call lasts.
+        checked(unsafe { libc::poll(all.as_mut_ptr(), all.len() as libc::nfds_t, ms) })?;
+        let is_told = |one: &libc::pollfd| one.revents & libc::POLLIN != 0;
+        if all.iter().any(is_told) || all.iter().all(|one| one.revents == 0) {
+            return Ok(());
+        }
+        // The kernel leaves out what is negative.
+        all.iter_mut().filter(|one| one.revents != 0).for_each(|one| one.fd = -1);
+    }
 }

@@ -34,14 +34,12 @@ pub fn cost_of_a_sample(wanted: &Wanted) -> Result<Option<u64>, OpenError> {
         if gives.send(sampling).is_err() {
             return Ok(None);
         }
-        let Ok(Some((mut extra, mut sampling))) = worker.join() else { return Ok(None) };
-        let heard = sampling.take_rest();
-        let n = heard.iter().filter(|heard| matches!(heard, Heard::Sample(_))).count();
+        let Ok(Some((mut extra, n))) = worker.join() else { return Ok(None) };
         extra.sort_unstable();
         // Whatever else the machine does comes to some slices of either kind.
         let middle = extra.get(extra.len() / 2).copied().unwrap_or(0);
         let in_all = u64::try_from(middle).unwrap_or(0).saturating_mul(PAIRS as u64);
-        Ok(in_all.checked_div(n as u64).map(|cost| cost.max(LEAST)))
+        Ok(in_all.checked_div(n).map(|cost| cost.max(LEAST)))
     })
 }
 
@@ -49,12 +47,13 @@ pub fn cost_of_a_sample(wanted: &Wanted) -> Result<Option<u64>, OpenError> {
 const LEAST: u64 = 1000;
 
 /// Works with and without the events of what it is `given`; how many nanoseconds more each slice took while
-/// it was sampled.
-fn in_slices(given: &Receiver<Sampling>) -> Option<(Vec<i64>, Sampling)> {
+/// it was sampled, and how many samples there were.
+fn in_slices(given: &Receiver<Sampling>) -> Option<(Vec<i64>, u64)> {
     // As much of a stack as there may be to copy.
     let deep = [1u8; 1 << 16];
     black_box(&deep);
-    let sampling = given.recv().ok()?;
+    let mut sampling = given.recv().ok()?;
+    let mut n = 0;
     let slice = || {
         let before = thread_times().1;
         black_box((0..ROUNDS).fold(0u64, |sum, n| black_box(sum ^ n)));
@@ -68,7 +67,18 @@ fn in_slices(given: &Receiver<Sampling>) -> Option<(Vec<i64>, Sampling)> {
         let sampled = slice();
         sampling.stop();
         extra.push(sampled - plain);
+        // Rings may have no room for those of two slices; what was lost was taken, too.
+        n += sampling.take_rest().iter().map(taken).sum::<u64>();
     }
     black_box(&deep);
-    Some((extra, sampling))
+    Some((extra, n))
+}
+
+/// How many samples were taken of which something was told.
+fn taken(heard: &Heard) -> u64 {
+    match heard {
+        Heard::Sample(_) => 1,
+        Heard::Lost(n) => *n,
+        _ => 0,
+    }
 }

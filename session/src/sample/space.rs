@@ -2,6 +2,7 @@
 //!
 //! Source: System V ABI for x86-64, 3.7 (unwinding); DWARF 5, 6.4, as read by framehop.
 
+use super::sizes::Need;
 use crate::attach::places;
 use crate::process::{ProcessModule, ProcessModules};
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
@@ -60,17 +61,6 @@ pub(super) enum Place {
     Code { image: usize, at: Va },
     /// In no image.
     Elsewhere(LiveVa),
-}
-
-/// Whether it is known by whom a thread was called, to its first function.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Whole {
-    /// From what was copied of its stack.
-    Copied,
-    /// From that, and from what was read a moment later.
-    Later,
-    /// Not to the first.
-    Cut,
 }
 
 impl Images {
@@ -209,8 +199,8 @@ impl Space {
         }
     }
 
-    /// Where a thread was and whence it was called, the innermost first, into `places`. What lies deeper on
-    /// its stack than was copied is read `later`.
+    /// Where a thread was and whence it was called, the innermost first, into `places`; how much of its stack
+    /// that took. What lies deeper there than was copied is read `later`.
     pub(super) fn unwind(
         &self,
         images: &Images,
@@ -218,15 +208,17 @@ impl Space {
         cache: &mut CacheX86_64,
         later: &mut dyn FnMut(u64) -> Option<u64>,
         places: &mut Vec<Place>,
-    ) -> Whole {
+    ) -> Need {
         let (sp, bytes) = (user.sp, user.bytes.as_slice());
-        let mut whole = Whole::Copied;
+        let (mut needed, mut is_deeper) = (0, false);
         let mut read = |at: u64| {
-            let from = at.checked_sub(sp).and_then(|n| usize::try_from(n).ok()).ok_or(())?;
+            let distance = at.checked_sub(sp).ok_or(())?;
+            needed = needed.max(distance.saturating_add(8));
+            let from = usize::try_from(distance).map_err(drop)?;
             match bytes.get(from..).and_then(|rest| rest.first_chunk()) {
                 Some(word) => Ok(u64::from_le_bytes(*word)),
                 None => {
-                    whole = Whole::Later;
+                    is_deeper = true;
                     later(at).ok_or(())
                 }
             }
@@ -253,7 +245,7 @@ impl Space {
                 None => break false,
             }
         };
-        if is_whole { whole } else { Whole::Cut }
+        Need { bytes: needed, is_deeper, is_whole }
     }
 }
 

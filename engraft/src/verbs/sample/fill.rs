@@ -4,13 +4,13 @@ use crate::input;
 use crate::verbs::count::fill::run_view;
 use measure::reports::sampled::{self, LoopSums, Sums, Who};
 use profile::recording::Run;
-use profile::samples::Samples;
+use profile::samples::{Copied, Samples};
 use program::{Lines, Program};
 use std::collections::BTreeMap;
 use std::path::Path;
 use views::ratio;
 use views::sample::{
-    ChainsView, EventView, FunctionView, LineView, LoopView, SampleView, SumsView, ThreadView,
+    ChainsView, CopiedView, EventView, FunctionView, LineView, LoopView, SampleView, SumsView, ThreadView,
 };
 
 /// All that is said of `samples`, which are in `rec`; `programs` are their modules, by number, as far as they
@@ -41,11 +41,17 @@ pub fn view(rec: &Path, run: Option<&Run>, samples: &Samples, programs: &[Option
             whole: quality.n_whole,
             later: quality.n_later,
             cut: quality.n_cut,
+            copied: quality.copied.iter().map(copied).collect(),
         }),
         kernel: quality.has_kernel,
         threads: threads(samples),
         events: (0..).zip(&samples.events).map(|(n, _)| event(samples, n, programs)).collect(),
     }
+}
+
+fn copied(copied: &Copied) -> CopiedView {
+    let Copied { bytes, hertz, samples } = *copied;
+    CopiedView { bytes, hertz: Some(hertz).filter(|n| *n > 0), samples }
 }
 
 fn threads(samples: &Samples) -> Vec<ThreadView> {
