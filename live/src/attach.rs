@@ -25,6 +25,7 @@ mod linker;
 mod lock;
 mod look;
 mod own_data;
+mod moved;
 mod pointers;
 mod put_in;
 mod remains;
@@ -32,6 +33,8 @@ mod stacks;
 mod take_out;
 mod texts;
 mod threads;
+
+pub use moved::{CodeOf, MovedFunctions, OurCode, our_code};
 
 use crate::process::{LookError, Mapping, ProcessError, Stopped};
 use crate::shared::Arena;

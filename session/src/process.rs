@@ -193,6 +193,11 @@ impl ProcessModules {
         self.memory.pid()
     }
 
+    /// All that it had mapped when it was looked at.
+    pub(crate) fn mappings(&self) -> &[Mapping] {
+        self.memory.mappings()
+    }
+
     /// What it has mapped at `at`.
     pub fn mapping_at(&self, at: LiveVa) -> Option<&Mapping> {
         self.memory.mapping_at(at)

@@ -11,6 +11,7 @@
 mod cost;
 mod kernel_names;
 mod later;
+mod moved;
 mod sizes;
 mod space;
 
@@ -58,6 +59,8 @@ enum Seen {
     Code { image: usize, at: Va },
     /// In code of a process that is of no image: a JIT compiler's, for one.
     Elsewhere { process: u32, at: LiveVa },
+    /// In what stands in for a function, by its number.
+    StandIn(u32),
     /// In the kernel, at this address.
     Kernel(u64),
     /// Nothing is known of it.
@@ -255,7 +258,11 @@ impl Sampler {
             }
             let mut later = |at| self.later.word(sample.process, at);
             let cache = &mut self.cache;
-            let need = space.unwind(&self.images, user, cache, &mut later, &mut places);
+            let mut need = space.unwind(&self.images, user, cache, &mut later, &mut places);
+            if space.learn(sample.process, &places, &mut self.images) {
+                places.clear();
+                need = space.unwind(&self.images, user, cache, &mut later, &mut places);
+            }
             let quality = &mut self.quality;
             quality.n_whole += u64::from(need.is_whole);
             quality.n_later += u64::from(need.is_whole && need.is_deeper);
@@ -263,6 +270,10 @@ impl Sampler {
             self.sizes.heard(sample.stack, need);
         } else if !is_kernels(sample.at) {
             places.push(space.place(sample.at));
+            if space.learn(sample.process, &places, &mut self.images) {
+                places.clear();
+                places.push(space.place(sample.at));
+            }
         }
         let in_kernel = match sample.kernel.as_slice() {
             [] if is_kernels(sample.at) => std::slice::from_ref(&sample.at.0),
@@ -291,7 +302,7 @@ impl Sampler {
         self.quality.copied = self.sizes.copied();
         self.quality.duration_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         let Sampler { images, recorder, quality, .. } = self;
-        let mut names = Names::default();
+        let mut names = Names { stand_ins: images.stand_ins.clone(), ..Names::default() };
         by_module(recorder.finish_with(quality, |seen| names.frame(seen)), images)
     }
 }
@@ -301,6 +312,8 @@ impl Seen {
         match place {
             Place::Code { image, at } => Seen::Code { image, at },
             Place::Elsewhere(at) => Seen::Elsewhere { process, at },
+            Place::StandIn(n) => Seen::StandIn(n),
+            Place::Ours => Seen::Nowhere,
         }
     }
 }
@@ -311,6 +324,8 @@ struct Names {
     /// The perf maps of processes.
     maps: HashMap<u32, Vec<perf_map::Named>>,
     kernel: Option<KernelNames>,
+    /// What stands in for functions, by number.
+    stand_ins: Vec<Box<str>>,
 }
 
 impl Names {
@@ -328,6 +343,10 @@ impl Names {
             }
             Seen::Kernel(at) => {
                 Frame::Kernel(self.kernel.get_or_insert_with(KernelNames::read).at(at).into())
+            }
+            Seen::StandIn(n) => {
+                let name = self.stand_ins.get(n as usize).cloned();
+                name.map_or(Frame::Unknown, Frame::Named)
             }
             Seen::Nowhere => Frame::Unknown,
         }

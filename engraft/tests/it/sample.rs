@@ -293,6 +293,72 @@ fn as_much_of_stacks_is_copied_as_callers_are_found_in() {
 }
 
 #[test]
+fn samples_in_moved_code_are_of_the_functions_that_it_was_moved_from() {
+    let place = folder();
+    compile(&place.path().join("shares"), "shares.c", "-O2 -pthread");
+    // Observed before it is sampled; and only meanwhile.
+    for (observed_ms, sampled_ms) in [(0, 1500), (1500, 0)] {
+        let mut program = std::process::Command::new(place.path().join("shares"))
+            .args(["2", "4000"])
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let (path, pid) = (place.path().to_owned(), program.id());
+        let wait = |ms| std::thread::park_timeout(std::time::Duration::from_millis(ms));
+        let observed = std::thread::spawn(move || {
+            wait(observed_ms);
+            engraft(&path, &format!("count -p {pid} --for 4s -q -o count.engraft"))
+        });
+        wait(sampled_ms);
+        let sample = format!("sample -p {pid} --for 5s -F 1000 -o rec.engraft --json=report.json");
+        let ran = engraft(place.path(), &sample);
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        let counted = observed.join().expect("it ends");
+        assert_eq!(counted.code, Some(0), "{}", counted.stderr);
+        let mut printed = String::new();
+        std::io::Read::read_to_string(&mut program.stdout.take().expect("a pipe"), &mut printed)
+            .expect("text");
+        assert_eq!(program.wait().expect("it ends").code(), Some(3));
+        let report = std::fs::read_to_string(place.path().join("report.json")).expect("it was written");
+        let report: Value = serde_json::from_str(&report).expect("JSON");
+        agree(&printed, &report);
+        let (whole, _) = chains(&report);
+        assert!(whole >= 0.99, "{}", report["chains"]);
+        // It was observed, indeed.
+        let entered = engraft(place.path(), "show count.engraft --json").json();
+        assert!(entered["instructions"].as_u64().is_some_and(|n| n > 100_000_000), "{entered}");
+    }
+}
+
+#[test]
+fn what_stands_in_for_a_function_has_its_own_name_and_callers() {
+    let place = folder();
+    let mut server = Server::start(place.path(), "sampled.c", "gcc", "-O2 -ldl");
+    let text =
+        "__attribute__((noinline)) static void spin(void) { for (volatile long i = 0; i < 90000; i++) ; }
+        void of_thread(void) { volatile char pad[200]; pad[7] = 1; spin(); pad[8] = pad[7]; }";
+    crate::run::built(place.path(), "new.so", text, "-O2 -shared -fPIC");
+    assert_eq!(server.ask("thread"), "thread");
+    let pid = server.pid();
+    engraft(place.path(), &format!("replace of_thread --with ./new.so:of_thread -p {pid}")).ok();
+    let sample = format!("sample -p {pid} --for 1s -F 500 -o rec.engraft --json=report.json");
+    let ran = engraft(place.path(), &sample);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let report = std::fs::read_to_string(place.path().join("report.json")).expect("it was written");
+    let report: Value = serde_json::from_str(&report).expect("JSON");
+    let first = &report["events"][0]["functions"][0];
+    let name = first["function"].as_str().unwrap_or_default();
+    assert!(
+        name.ends_with("new.so:of_thread (for of_thread)") && number(&first["self_share"]) > 0.9,
+        "{first}"
+    );
+    assert!(number(&row(&report, "spin")["total_share"]) > 0.95, "{report}");
+    let (whole, _) = chains(&report);
+    assert!(whole >= 0.99, "{}", report["chains"]);
+    server.end(true);
+}
+
+#[test]
 fn events_are_counted_by_thread() {
     let place = folder();
     compile(&place.path().join("shares"), "shares.c", "-O2 -pthread");

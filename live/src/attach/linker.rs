@@ -53,11 +53,9 @@ pub(super) fn changes(
     for module in &journal.modules {
         let map = maps.iter().find(|(bias, _)| *bias == module.at).map(|(_, at)| *at);
         let tables = module.live(module.segments.tables_at);
-        let n_headers = u64::from(module.segments.n_headers);
-        let search = headers(stopped, tables, n_headers)?.into_iter().find(|h| h.kind == PT_GNU_EH_FRAME);
-        if let Some(search) = search {
+        if let Some(search) = search_table(stopped, module)? {
             let text = module.text();
-            let (link_map, tables) = (map.unwrap_or(0), module.live(search.at));
+            let (link_map, tables) = (map.unwrap_or(0), search);
             objects.push(FoundObject { start: text.start, end: text.end, link_map, tables });
         }
         let Some(map) = map else { continue };
@@ -71,6 +69,16 @@ pub(super) fn changes(
     }
     words.extend(finder(stopped, process, mappings, &objects)?);
     Ok(words)
+}
+
+/// Where the search table is of the unwind tables of `module`'s moved code, if it has any.
+///
+/// # Errors
+/// If its tables cannot be read.
+pub(super) fn search_table(stopped: &Stopped, module: &PutIn) -> Result<Option<u64>, AttachError> {
+    let tables = module.live(module.segments.tables_at);
+    let all = headers(stopped, tables, u64::from(module.segments.n_headers))?;
+    Ok(all.into_iter().find(|h| h.kind == PT_GNU_EH_FRAME).map(|search| module.live(search.at)))
 }
 
 /// Of each module that ld.so has loaded: how far it was moved, and where its `link_map` is. None, where there

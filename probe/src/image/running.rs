@@ -145,6 +145,17 @@ impl Running {
         Some(insn.old)
     }
 
+    /// Where the instruction was within which `new` is, a distance from where moved code starts, or that the
+    /// code of ours at `new` stands in front of; what is farther behind the last one than code is out of
+    /// line is of none.
+    pub fn old_within(&self, new: u32) -> Option<u32> {
+        const OUT_OF_LINE: u32 = 0x100;
+        let n = self.insns.partition_point(|insn| insn.way_in <= new);
+        let insn = self.insns.get(n.checked_sub(1)?)?;
+        let is_last = n == self.insns.len();
+        (!is_last || new - insn.own.min(new) < OUT_OF_LINE).then_some(insn.old)
+    }
+
     /// The moved code `text`, which starts at `text_at`, as it is when it is left: it leads back at once.
     pub fn leading_back(&self, text_at: u64, text: &[u8]) -> Vec<u8> {
         let mut bytes = text.to_vec();
@@ -344,7 +355,16 @@ mod tests {
                 assert_eq!(running.old_of(insn.own), Some(insn.old));
                 assert_eq!(running.old_of(insn.way_in), Some(insn.old));
                 assert_eq!(running.moved(insn.old), Some(insn));
+                let last = insn.own + u32::try_from(of_new.len_bytes()).expect("small") - 1;
+                for within in insn.way_in..=last {
+                    assert_eq!(running.old_within(within), Some(insn.old));
+                }
             }
+            // Nothing is in front of the first, and what is far behind the last is of none.
+            assert!(
+                running.insns.first().is_some_and(|insn| insn.way_in == 0) || running.old_within(0).is_none()
+            );
+            assert_eq!(running.old_within(u32::MAX), None);
             // No instruction starts within another.
             let starts: BTreeMap<u32, u32> = insns.clone().map(|i| (i.own, i.old)).collect();
             assert_eq!(starts.len(), insns.count());

@@ -2,6 +2,7 @@
 //!
 //! Source: System V ABI for x86-64, 3.7 (unwinding); DWARF 5, 6.4, as read by framehop.
 
+use super::moved::{Moved, is_ours};
 use super::sizes::Need;
 use crate::attach::places;
 use crate::process::{ProcessModule, ProcessModules};
@@ -16,7 +17,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-type Bytes = Arc<[u8]>;
+pub(super) type Bytes = Arc<[u8]>;
 
 /// An image that some process has mapped.
 pub(super) struct Known {
@@ -36,6 +37,8 @@ pub(super) struct Images {
     pub(super) all: Vec<Known>,
     by_file: HashMap<(PathBuf, u64), Option<usize>>,
     kernels: Option<Option<usize>>,
+    /// What stands in for functions, by number.
+    pub(super) stand_ins: Vec<Box<str>>,
 }
 
 /// Code of an image in a process.
@@ -52,6 +55,8 @@ pub(super) struct Space {
     /// By where it starts.
     pieces: BTreeMap<u64, Piece>,
     unwinder: UnwinderX86_64<Bytes>,
+    /// What code of engraft's own is of, if there is any.
+    moved: Moved,
 }
 
 /// Where a thread was, or whence it was called.
@@ -61,6 +66,10 @@ pub(super) enum Place {
     Code { image: usize, at: Va },
     /// In no image.
     Elsewhere(LiveVa),
+    /// In what stands in for a function, by its number.
+    StandIn(u32),
+    /// In routines of engraft's own, which moved code calls.
+    Ours,
 }
 
 impl Images {
@@ -138,7 +147,30 @@ impl Space {
                 space.put(module.range.clone(), image, bias, images);
             }
         }
+        for m in modules.mappings().iter().filter(|m| m.executable && m.path.as_deref().is_some_and(is_ours))
+        {
+            space.moved.mapped(&m.range);
+        }
         space
+    }
+
+    /// Looks for what code of ours is of in process `pid`, if one of `places` is in some that is not known
+    /// yet: whether it is now.
+    pub(super) fn learn(&mut self, pid: u32, places: &[Place], images: &mut Images) -> bool {
+        let is_unknown = |place: &Place| match place {
+            Place::Elsewhere(at) => self.moved.is_unknown(*at),
+            _ => false,
+        };
+        if !places.iter().any(is_unknown) {
+            return false;
+        }
+        let image_of = |path: &Path, at: LiveVa| {
+            let by_place = self.pieces.range(..=at.0).next_back().filter(|(_, piece)| at.0 < piece.end);
+            let by_path = || images.all.iter().position(|known| known.path == path);
+            by_place.map(|(_, piece)| piece.image).or_else(by_path)
+        };
+        self.moved.learn(pid, &image_of, &mut images.stand_ins, &mut self.unwinder);
+        true
     }
 
     /// Code of a file was mapped.
@@ -148,6 +180,9 @@ impl Space {
         (range, offset): (Range<LiveVa>, u64),
         images: &mut Images,
     ) {
+        if is_ours(path) {
+            self.moved.mapped(&range);
+        }
         let image = images.of_file(pid, path, inode);
         let found = image.and_then(|n| Some((n, bias(&images.all.get(n)?.image, range.start, offset)?)));
         match found {
@@ -192,6 +227,9 @@ impl Space {
 
     /// Which code is at `at`.
     pub(super) fn place(&self, at: LiveVa) -> Place {
+        if let Some(place) = self.moved.place(at) {
+            return place;
+        }
         let below = self.pieces.range(..=at.0).next_back().filter(|(_, piece)| at.0 < piece.end);
         match below {
             Some((_, piece)) => Place::Code { image: piece.image, at: piece.bias.to_image(at) },
@@ -227,7 +265,10 @@ impl Space {
         let mut at = FrameAddress::from_instruction_pointer(user.at.0);
         let is_whole = loop {
             let place = self.place(LiveVa(at.address_for_lookup()));
-            places.push(place);
+            // What is done for a function is of that.
+            if place != Place::Ours {
+                places.push(place);
+            }
             // No program has more; whoever changes its own stack may look as if.
             if places.len() > MOST_FRAMES {
                 break false;
