@@ -26,11 +26,12 @@ use kernel_names::KernelNames;
 use later::Later;
 use live::launch::AtStart;
 use live::{Chains, Heard, OpenError, Sample, Sampling, Target, Unit, Wanted};
+use moved::Place;
 use profile::samples::{self, Frame, Quality, Recorder, Samples};
 use profile::{Profile, recording};
 use program::{LiveVa, Program, Va};
 use rayon::prelude::*;
-use space::{Images, Place, Space};
+use space::{Images, Space};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -104,7 +105,8 @@ pub enum SampleError {
 }
 
 impl Sampler {
-    /// Starts `target`, called `name`, with `args`, sampled from its first instruction on, as [`Sampler::start`].
+    /// Starts `target`, called `name`, with `args`, sampled from its first instruction on, as
+    /// [`Sampler::start`].
     ///
     /// # Errors
     /// If it cannot be started or sampled. In both cases no instruction of it has run.
@@ -259,7 +261,7 @@ impl Sampler {
             let mut later = |at| self.later.word(sample.process, at);
             let cache = &mut self.cache;
             let mut need = space.unwind(&self.images, user, cache, &mut later, &mut places);
-            if space.learn(sample.process, &places, &mut self.images) {
+            if space.learn_of(sample.process, &places, &mut self.images) {
                 places.clear();
                 need = space.unwind(&self.images, user, cache, &mut later, &mut places);
             }
@@ -270,7 +272,7 @@ impl Sampler {
             self.sizes.heard(sample.stack, need);
         } else if !is_kernels(sample.at) {
             places.push(space.place(sample.at));
-            if space.learn(sample.process, &places, &mut self.images) {
+            if space.learn_of(sample.process, &places, &mut self.images) {
                 places.clear();
                 places.push(space.place(sample.at));
             }

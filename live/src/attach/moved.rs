@@ -1,5 +1,5 @@
-//! Code of ours in a process that somebody has attached to: what it was moved from, and how it is unwound. For
-//! who looks from outside, and changes nothing.
+//! Code of ours in a process that somebody has attached to: what it was moved from, and how it is unwound.
+//! For who looks from outside, and changes nothing.
 //!
 //! Not here: how unwinders within the process find that (`linker`).
 

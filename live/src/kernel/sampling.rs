@@ -7,9 +7,9 @@
 //! Each event is inherited by threads and processes that come later. Records of several rings are put into
 //! order by their times: what is younger than the round before it was taken in waits for the next one.
 //!
-//! What an event is asked for cannot change while it is open. To have more or less of stacks, or more or fewer
-//! samples, events are opened anew, to the same rings; from when all of these are there, their samples count,
-//! and up to then, those of the events before.
+//! What an event is asked for cannot change while it is open. To have more or less of stacks, or more or
+//! fewer samples, events are opened anew, to the same rings; from when all of these are there, their samples
+//! count, and up to then, those of the events before.
 //!
 //! Source: perf_event_open(2); PADRONE, 2.2.
 
@@ -347,8 +347,8 @@ impl Sampling {
         now
     }
 
-    /// Has `stack` bytes of stacks be copied from now on, where callers are wanted, and samples come so often.
-    /// No sample is lost for that, or told twice.
+    /// Has `stack` bytes of stacks be copied from now on, where callers are wanted, and samples come so
+    /// often. No sample is lost for that, or told twice.
     ///
     /// # Errors
     /// If the kernel refuses: then all stays as it was.

@@ -6,26 +6,46 @@
 //!
 //! Not here: programs that engraft has started with moved code: nothing is written down in these.
 
-use super::space::{Bytes, Place};
 use crate::attach::{Standing, standing};
 use framehop::x86_64::UnwinderX86_64;
 use framehop::{ExplicitModuleSectionInfo, Module, Unwinder as _};
 use live::attach::{CodeOf, MovedFunctions, OurCode, our_code};
-use program::LiveVa;
+use program::{LiveVa, Va};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+
+pub(super) type Bytes = Arc<[u8]>;
+
+/// Where a thread was, or whence it was called.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Place {
+    /// In an image, by its number.
+    Code { image: usize, at: Va },
+    /// In no image.
+    Elsewhere(LiveVa),
+    /// In what stands in for a function, by its number.
+    StandIn(u32),
+    /// In routines of engraft's own, which moved code calls.
+    Ours,
+}
 
 /// Whether what is mapped from there is code of ours.
 pub(super) fn is_ours(path: &Path) -> bool {
     path.to_string_lossy().starts_with("/memfd:engraft")
 }
 
+/// So often it is looked for in vain.
+const MOST_LOOKS: u32 = 100;
+
 /// What code of ours in a process is of.
 #[derive(Clone, Default)]
 pub(super) struct Moved {
-    /// Where some was mapped since it was looked at.
-    unknown: Vec<Range<LiveVa>>,
+    /// How often it may still be looked at, since some was mapped after it was last: what it is of is written
+    /// down a little later.
+    n_looks: u32,
+    /// Whether there may be something else by now where these are.
+    is_stale: bool,
     pieces: Arc<Vec<Piece>>,
 }
 
@@ -42,28 +62,34 @@ enum Of {
 }
 
 impl Moved {
-    /// Code of ours was mapped there.
-    pub(super) fn mapped(&mut self, range: &Range<LiveVa>) {
-        self.unknown.push(range.clone());
+    /// Code of ours was mapped.
+    pub(super) fn came(&mut self) {
+        self.n_looks = MOST_LOOKS;
+        self.is_stale = true;
     }
 
-    /// Whether `at` is in code of ours of which nobody knows what it is of.
-    pub(super) fn is_unknown(&self, at: LiveVa) -> bool {
-        self.unknown.iter().any(|range| range.contains(&at))
+    /// Whether there may be code of ours of which nobody knows what it is of.
+    pub(super) fn is_any_unknown(&self) -> bool {
+        self.n_looks > 0
     }
 
-    /// Reads what all of it in process `pid` is of; `image_of` says which image has a path, and something
-    /// at an address of the process. `stand_ins` are the names of what stands in for functions, by number.
+    /// Reads what all of it in process `pid` is of, and says whether there is any; `image_of` says which image
+    /// has a path, and something at an address of the process. `stand_ins` are the names of what stands in
+    /// for functions, by number.
     pub(super) fn learn(
         &mut self,
         pid: u32,
         image_of: &dyn Fn(&Path, LiveVa) -> Option<usize>,
         stand_ins: &mut Vec<Box<str>>,
         unwinder: &mut UnwinderX86_64<Bytes>,
-    ) {
-        self.unknown.clear();
+    ) -> bool {
+        self.n_looks = self.n_looks.saturating_sub(1);
         // Who cannot be looked at has code of which nothing is known.
         let all = our_code(pid.cast_signed()).unwrap_or_default();
+        if all.is_empty() {
+            return false;
+        }
+        (self.n_looks, self.is_stale) = (0, false);
         let standing = standing(pid.cast_signed()).map_or_else(|_| Vec::new(), |(all, _)| all);
         let mut number = |range: &Range<LiveVa>| {
             let name = standing.iter().find(|one| range.contains(&LiveVa(one.to))).map(name);
@@ -94,10 +120,14 @@ impl Moved {
         }
         pieces.sort_by_key(|piece| piece.range.start);
         self.pieces = Arc::new(pieces);
+        true
     }
 
     /// Which code `at` is of, if it is in some of ours.
     pub(super) fn place(&self, at: LiveVa) -> Option<Place> {
+        if self.is_stale {
+            return None;
+        }
         let n = self.pieces.partition_point(|piece| piece.range.start <= at);
         let piece = self.pieces.get(n.checked_sub(1)?).filter(|piece| piece.range.contains(&at))?;
         Some(match &piece.of {

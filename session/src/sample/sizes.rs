@@ -197,6 +197,8 @@ impl Sizes {
 mod tests {
     use super::*;
 
+    const NONE: [u32; 0] = [];
+
     fn all() -> Sizes {
         let size = |(n, bytes): (u64, u32)| {
             let cost_ns = Some(10 * (n + 1));
@@ -225,12 +227,12 @@ mod tests {
     fn it_begins_with_most_and_comes_down_to_what_is_needed() {
         let mut flat = all();
         assert_eq!(flat.now(), (65_528, Rate::Hertz(97)));
-        assert_eq!(run(&mut flat, 63, (1, 5000)), []);
+        assert_eq!(run(&mut flat, 63, (1, 5000)), NONE);
         assert_eq!(run(&mut flat, 5000, (1, 5000)), [8192]);
         assert_eq!(run(&mut all(), 5000, (3, 20_000)), [32_768]);
-        assert_eq!(run(&mut all(), 5000, (3, 60_000)), []);
+        assert_eq!(run(&mut all(), 5000, (3, 60_000)), NONE);
         // What is deeper than anything, and cut, is no reason to copy less.
-        assert_eq!(run(&mut all(), 5000, (3, 90_000)), []);
+        assert_eq!(run(&mut all(), 5000, (3, 90_000)), NONE);
     }
 
     #[test]
@@ -239,14 +241,14 @@ mod tests {
         run(&mut sizes, 64, (1, 100));
         assert_eq!(run(&mut sizes, 8, (4, 40_000)), [65_528], "after two of eight");
         // Stacks are flat again, and deep: it is waited for longer.
-        assert_eq!(run(&mut sizes, 127, (1, 100)), []);
+        assert_eq!(run(&mut sizes, 127, (1, 100)), NONE);
         assert_eq!(run(&mut sizes, 2000, (1, 100)), [8192]);
-        assert_eq!(run(&mut sizes, 12, (4, 40_000)), [], "four are cut now");
+        assert_eq!(run(&mut sizes, 12, (4, 40_000)), NONE, "four are cut now");
         assert_eq!(run(&mut sizes, 4, (4, 40_000)), [65_528]);
         // One of very many is no reason.
         let mut seldom = all();
         run(&mut seldom, 64, (1, 100));
-        assert_eq!(run(&mut seldom, 20_000, (1000, 40_000)), []);
+        assert_eq!(run(&mut seldom, 20_000, (1000, 40_000)), NONE);
     }
 
     #[test]

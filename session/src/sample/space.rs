@@ -2,13 +2,13 @@
 //!
 //! Source: System V ABI for x86-64, 3.7 (unwinding); DWARF 5, 6.4, as read by framehop.
 
-use super::moved::{Moved, is_ours};
+use super::moved::{Bytes, Moved, Place, is_ours};
 use super::sizes::Need;
 use crate::attach::places;
 use crate::process::{ProcessModule, ProcessModules};
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{ExplicitModuleSectionInfo, FrameAddress, Module, Unwinder as _};
-use live::UserStack;
+use live::{Mapping, UserStack};
 use program::image::Realigned;
 use program::{Bias, Image, LiveVa, Va};
 use std::collections::{BTreeMap, HashMap};
@@ -16,8 +16,6 @@ use std::ops::Range;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-pub(super) type Bytes = Arc<[u8]>;
 
 /// An image that some process has mapped.
 pub(super) struct Known {
@@ -57,19 +55,6 @@ pub(super) struct Space {
     unwinder: UnwinderX86_64<Bytes>,
     /// What code of engraft's own is of, if there is any.
     moved: Moved,
-}
-
-/// Where a thread was, or whence it was called.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Place {
-    /// In an image, by its number.
-    Code { image: usize, at: Va },
-    /// In no image.
-    Elsewhere(LiveVa),
-    /// In what stands in for a function, by its number.
-    StandIn(u32),
-    /// In routines of engraft's own, which moved code calls.
-    Ours,
 }
 
 impl Images {
@@ -147,30 +132,29 @@ impl Space {
                 space.put(module.range.clone(), image, bias, images);
             }
         }
-        for m in modules.mappings().iter().filter(|m| m.executable && m.path.as_deref().is_some_and(is_ours))
-        {
-            space.moved.mapped(&m.range);
+        let is_ours = |m: &Mapping| m.executable && m.path.as_deref().is_some_and(is_ours);
+        if modules.mappings().iter().any(is_ours) {
+            // What stands in for a function may look like a module of its own.
+            space.moved.came();
+            space.learn(modules.pid().cast_unsigned(), images);
         }
         space
     }
 
-    /// Looks for what code of ours is of in process `pid`, if one of `places` is in some that is not known
-    /// yet: whether it is now.
-    pub(super) fn learn(&mut self, pid: u32, places: &[Place], images: &mut Images) -> bool {
-        let is_unknown = |place: &Place| match place {
-            Place::Elsewhere(at) => self.moved.is_unknown(*at),
-            _ => false,
-        };
-        if !places.iter().any(is_unknown) {
-            return false;
-        }
+    /// Looks for what code of ours is of in process `pid`, if one of `places` is in some that may not be
+    /// known yet: whether it is now.
+    pub(super) fn learn_of(&mut self, pid: u32, places: &[Place], images: &mut Images) -> bool {
+        let is_unknown = |place: &Place| matches!(place, Place::Elsewhere(_));
+        self.moved.is_any_unknown() && places.iter().any(is_unknown) && self.learn(pid, images)
+    }
+
+    fn learn(&mut self, pid: u32, images: &mut Images) -> bool {
         let image_of = |path: &Path, at: LiveVa| {
             let by_place = self.pieces.range(..=at.0).next_back().filter(|(_, piece)| at.0 < piece.end);
             let by_path = || images.all.iter().position(|known| known.path == path);
             by_place.map(|(_, piece)| piece.image).or_else(by_path)
         };
-        self.moved.learn(pid, &image_of, &mut images.stand_ins, &mut self.unwinder);
-        true
+        self.moved.learn(pid, &image_of, &mut images.stand_ins, &mut self.unwinder)
     }
 
     /// Code of a file was mapped.
@@ -181,7 +165,7 @@ impl Space {
         images: &mut Images,
     ) {
         if is_ours(path) {
-            self.moved.mapped(&range);
+            self.moved.came();
         }
         let image = images.of_file(pid, path, inode);
         let found = image.and_then(|n| Some((n, bias(&images.all.get(n)?.image, range.start, offset)?)));
