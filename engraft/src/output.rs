@@ -12,6 +12,7 @@ mod look;
 mod profiles;
 mod talk;
 mod temporary;
+mod terminal;
 
 pub use files::{
     can_be_written, create, data, discard, file, is_own_file, is_standard_output, refuse_overwriting,
@@ -27,6 +28,7 @@ pub use talk::{
     talk_mode, warn, warned,
 };
 pub use temporary::goes_with_us;
+pub use terminal::{WholeTerminal, is_any_terminal, is_output_terminal};
 
 use std::process::ExitCode;
 

@@ -80,7 +80,8 @@ pub use process::{FileState, ProcessImage, ProcessModule, ProcessModuleError, Pr
 pub use record::{Forecast, Recordable, Recorded, RecordedRun};
 pub use run::RunError;
 pub use sample::{
-    SampleError, Sampled, SampledModule, Sampler, Sizes, cost_of_a_sample, names_of as threads_of,
+    Glimpse, SampleError, Sampled, SampledModule, Sampler, SeenImage, SeenStack, Sizes, cost_of_a_sample,
+    names_of as threads_of,
 };
 pub use store::{CACHE_LIMIT, Kept, Store, StoreError, cached, clear_cache};
 pub use values::{CalibrateError, FinishedLog, Measurable, MeasureError, Measured, MeasuredRun};

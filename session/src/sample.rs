@@ -14,9 +14,11 @@ mod later;
 mod moved;
 mod sizes;
 mod space;
+mod watch;
 
 pub use cost::cost_of_a_sample;
 pub use sizes::Sizes;
+pub use watch::{Glimpse, SeenImage, SeenStack};
 
 use crate::module::written_path;
 use crate::process::{ProcessModules, perf_map};
@@ -38,6 +40,7 @@ use std::path::PathBuf;
 use std::process::Child;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use watch::Watch;
 
 /// Processes that are sampled.
 pub struct Sampler {
@@ -51,6 +54,10 @@ pub struct Sampler {
     places: Vec<Place>,
     quality: Quality,
     sizes: Sizes,
+    /// What is told meanwhile, if somebody looks.
+    watch: Option<Watch>,
+    /// Names of what is told.
+    names: Names,
 }
 
 /// Where a thread was, or whence it was called, before anybody asks for names.
@@ -184,6 +191,8 @@ impl Sampler {
             places: Vec::new(),
             quality,
             sizes,
+            watch: None,
+            names: Names::default(),
         })
     }
 
@@ -206,6 +215,29 @@ impl Sampler {
         while !is_over.load(Ordering::Relaxed) {
             self.take(ROUND);
         }
+    }
+
+    /// The same, and tells `look` once in `every` what there is by then; of late are the last `n_parts` times
+    /// that.
+    pub fn run_watched(
+        &mut self,
+        is_over: &AtomicBool,
+        (every, n_parts): (Duration, usize),
+        look: &mut dyn FnMut(Glimpse),
+    ) {
+        self.watch = Some(Watch::new(every, n_parts));
+        while !is_over.load(Ordering::Relaxed) {
+            self.take(ROUND);
+            if let Some(watch) = self.watch.as_mut().filter(|watch| watch.is_due()) {
+                // JIT compilers go on.
+                self.names.maps.clear();
+                self.names.stand_ins.clone_from(&self.images.stand_ins);
+                let glimpse = watch.glimpse(|seen| self.names.frame(seen));
+                let (lost, cut) = (self.quality.lost, self.quality.n_cut);
+                look(Glimpse { lost, cut, images: self.images.seen(), ..glimpse });
+            }
+        }
+        self.watch = None;
     }
 
     /// Takes what was sampled since; waits for `most`, if there is little.
@@ -281,6 +313,10 @@ impl Sampler {
             [] if is_kernels(sample.at) => std::slice::from_ref(&sample.at.0),
             kernel => kernel,
         };
+        if let Some(watch) = self.watch.as_mut().filter(|_| sample.event == 0) {
+            let own = places.iter().map(|place| Seen::of(sample.process, *place));
+            watch.add(in_kernel.iter().map(|at| Seen::Kernel(*at)).chain(own).collect(), sample.period);
+        }
         let own = places.iter().rev().map(|place| Seen::of(sample.process, *place));
         let stack = self.recorder.stack(own.chain(in_kernel.iter().rev().map(|at| Seen::Kernel(*at))));
         self.places = places;

@@ -3,19 +3,22 @@
 pub mod fill;
 pub mod recorded;
 mod totals;
+mod watch;
 
 use super::count::{described, described_by, find, keep, passed_on};
-use crate::input::{CommandLine, Ending, Place};
+use crate::input::{self, CommandLine, Ending, Place};
 use crate::output::{self, Answer, Hinted};
 use crate::verbs::attached::{Processes, command_of};
-use live::{AskedToEnd, Chains, End, Event, EventError, OpenError, Rate, Wanted};
+use live::{AskedToEnd, Chains, End, Event, EventError, OpenError, Over, Rate, Wanted};
 use profile::recording::{Recording, Run};
 use profile::samples;
 use program::Program;
-use session::{SampleError, Sampled, Sampler, Sizes};
+use session::{Glimpse, SampleError, Sampled, Sampler, Sizes};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::process::Child;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant, SystemTime};
 use tracing::info_span;
 
@@ -23,7 +26,9 @@ use tracing::info_span;
 const EXAMPLES: &str = "\
 Examples:
   $ engraft sample -o old.sample.engraft ./old
-  $ engraft sample -q -F 1000 --no-chains -o flat.sample.engraft ./old";
+  $ engraft sample -q -F 1000 --no-chains -o flat.sample.engraft ./old
+
+While it runs, on the terminal: engraft sample --live -p PID";
 
 /// Where a program spends its time: samples of it, started here or running already
 #[derive(clap::Args, Debug)]
@@ -53,6 +58,10 @@ pub struct Args {
     /// Only count the events, by thread: no samples are taken, and no recording is written
     #[arg(long, conflicts_with_all = ["frequency", "period", "no_chains", "stack", "o"], requires = "event")]
     total: bool,
+    /// Show where threads are while they are sampled, on the terminal; what a program writes that is started
+    /// is to be redirected
+    #[arg(long, conflicts_with = "total")]
+    live: bool,
     /// Where threads are alone, not by whom that was called
     #[arg(long)]
     no_chains: bool,
@@ -115,6 +124,9 @@ const AUTO: std::ops::RangeInclusive<u64> = 10..=1999;
 pub fn run(args: &Args) -> anyhow::Result<Answer> {
     if args.total {
         return totals::run(args);
+    }
+    if args.live {
+        watch::refuse_unfit(!args.processes.are_meant())?;
     }
     let wanted = wanted(args)?;
     if args.processes.are_meant() { attached(args, wanted) } else { launched(args, wanted) }
@@ -195,13 +207,25 @@ fn attached(args: &Args, (wanted, sizes): (Wanted, Sizes)) -> anyhow::Result<Ans
     let mut sampler = Sampler::start(&pids, wanted, sizes).map_err(refused)?;
     let (started, clock) = (SystemTime::now(), Instant::now());
     output::pause_progress();
-    super::attached::say_attached(&pids, args.how_long);
     let is_over = &AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| sampler.run(is_over));
-        let _why = asked_to_end.wait(&ends, args.how_long);
-        is_over.store(true, Ordering::Relaxed);
-    });
+    if args.live {
+        let terminal = watch::terminal()?;
+        let what = command.first().map_or_else(|| first.to_string(), |name| input::file_name(name));
+        let mut is_ended = || {
+            let is_late = args.how_long.is_some_and(|long| clock.elapsed() >= long);
+            is_late || asked_to_end.wait(&ends, Some(Duration::ZERO)) != Over::Time
+        };
+        watched(&mut sampler, is_over, |glimpses| {
+            watch::show(terminal, what, glimpses, &mut is_ended);
+        });
+    } else {
+        super::attached::say_attached(&pids, args.how_long);
+        std::thread::scope(|scope| {
+            scope.spawn(|| sampler.run(is_over));
+            let _why = asked_to_end.wait(&ends, args.how_long);
+            is_over.store(true, Ordering::Relaxed);
+        });
+    }
     output::resume_progress();
     let took = clock.elapsed();
     let sampled = info_span!("analyze").in_scope(|| sampler.finish(took));
@@ -217,6 +241,7 @@ fn launched(args: &Args, wanted: (Wanted, Sizes)) -> anyhow::Result<Answer> {
     output::can_be_written(rec.path())?;
     args.output.refuse_unfit(&[rec.path(), &target.command])?;
     let (name, rest) = args.command.split();
+    let terminal = args.live.then(watch::terminal).transpose()?;
     let (started, clock) = (SystemTime::now(), Instant::now());
     output::pause_progress();
     let launched = Sampler::launch(&target, name, rest, wanted).map_err(|err| match err {
@@ -225,18 +250,53 @@ fn launched(args: &Args, wanted: (Wanted, Sizes)) -> anyhow::Result<Answer> {
     });
     let (mut child, mut sampler) = launched?;
     let is_over = &AtomicBool::new(false);
-    let ended = std::thread::scope(|scope| {
-        scope.spawn(|| sampler.run(is_over));
-        let ended = live::wait(&mut child);
+    let wait = |child: &mut Child| {
+        let ended = live::wait(child);
         is_over.store(true, Ordering::Relaxed);
         ended
-    })?;
+    };
+    let ended = match terminal {
+        None => std::thread::scope(|scope| {
+            scope.spawn(|| sampler.run(is_over));
+            wait(&mut child)
+        }),
+        // Whoever has seen enough lets it go on to its end.
+        Some(terminal) => watched(&mut sampler, is_over, |glimpses| {
+            let what = name.to_string_lossy().into_owned();
+            std::thread::scope(|scope| {
+                let ended = scope.spawn(|| wait(&mut child));
+                watch::show(terminal, what, glimpses, &mut || is_over.load(Ordering::Relaxed));
+                ended.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            })
+        }),
+    }?;
     output::resume_progress();
     let took = clock.elapsed();
     let sampled = info_span!("analyze").in_scope(|| sampler.finish(took));
     let run = described(&args.command, (started, took), ended.status);
     finish(args, &rec, run, sampled)?;
     Ok(Answer::Status(passed_on(ended.status)))
+}
+
+/// Has `sampler` run until it `is_over`, while `shown` has what is told of it.
+fn watched<T>(sampler: &mut Sampler, is_over: &AtomicBool, shown: impl FnOnce(&Receiver<Glimpse>) -> T) -> T {
+    std::thread::scope(|scope| {
+        let (tells, told) = channel();
+        scope.spawn(move || {
+            sampler.run_watched(is_over, watch::PARTS, &mut |glimpse| drop(tells.send(glimpse)));
+        });
+        let _whatever_happens = OverOnDrop(is_over);
+        shown(&told)
+    })
+}
+
+/// Says that it is over when it goes, be that for a panic.
+struct OverOnDrop<'o>(&'o AtomicBool);
+
+impl Drop for OverOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Writes the recording, and says what is in it.

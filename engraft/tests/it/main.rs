@@ -30,6 +30,7 @@ mod json_forms;
 mod jumps;
 mod kinds;
 mod library;
+mod live_view;
 mod logged;
 mod matches;
 mod messages;

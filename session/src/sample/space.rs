@@ -4,8 +4,9 @@
 
 use super::moved::{Bytes, Moved, Place, is_ours};
 use super::sizes::Need;
+use super::watch::SeenImage;
 use crate::attach::places;
-use crate::process::{ProcessModule, ProcessModules};
+use crate::process::{ProcessModule, ProcessModules, Whence};
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{ExplicitModuleSectionInfo, FrameAddress, Module, Unwinder as _};
 use live::{Mapping, UserStack};
@@ -23,6 +24,8 @@ pub(super) struct Known {
     pub(super) image: Image,
     /// What its process calls it.
     pub(super) path: PathBuf,
+    /// The file that it was read from, if it was.
+    file: Option<PathBuf>,
     /// Where frames are relative to what is in memory.
     realigned: Vec<Realigned>,
     /// Its unwind tables, where they are in the image.
@@ -66,11 +69,18 @@ impl Images {
         n.checked_sub(1).and_then(|n| all.get(n)).filter(|one| one.range.contains(&at))
     }
 
-    fn add(&mut self, image: Image, path: &Path) -> usize {
+    /// What there is by now.
+    pub(super) fn seen(&self) -> Vec<SeenImage> {
+        let seen = |known: &Known| SeenImage { path: known.path.clone(), file: known.file.clone() };
+        self.all.iter().map(seen).collect()
+    }
+
+    fn add(&mut self, image: Image, path: &Path, file: Option<&Path>) -> usize {
         let table = image.unwind_tables().into_iter().max_by_key(|(_, bytes)| bytes.len());
         let unwind = table.map(|(at, bytes)| (at.0..at.0 + bytes.len() as u64, Bytes::from(bytes)));
         let realigned = image.realigned();
-        self.all.push(Known { image, path: path.to_owned(), realigned, unwind });
+        let (path, file) = (path.to_owned(), file.map(Path::to_owned));
+        self.all.push(Known { image, path, file, realigned, unwind });
         self.all.len() - 1
     }
 
@@ -89,9 +99,9 @@ impl Images {
         let seen = seen.join(path.strip_prefix("/").unwrap_or(path));
         let is_it = |file: &&Path| std::fs::metadata(file).is_ok_and(|about| about.ino() == inode);
         let file = [path, &seen].into_iter().find(is_it);
-        let image = file.and_then(|file| Image::load(file).ok()).map(|mut image| {
+        let image = file.and_then(|file| Some((file, Image::load(file).ok()?))).map(|(file, mut image)| {
             image.name = path.display().to_string();
-            self.add(image, path)
+            self.add(image, path, Some(file))
         });
         self.by_file.insert((path.to_owned(), inode), image);
         image
@@ -107,7 +117,7 @@ impl Images {
             let module = ours.all.iter().find(|module| module.name == "[vdso]")?;
             ours.image(module, false).ok()
         });
-        let known = image.map(|found| self.add(found.image, Path::new("[vdso]")));
+        let known = image.map(|found| self.add(found.image, Path::new("[vdso]"), None));
         self.kernels = Some(known);
         known
     }
@@ -309,7 +319,8 @@ fn known(process: &ProcessModules, module: &ProcessModule, images: &mut Images) 
         return Some((*n, bias));
     }
     let found = process.image(module, false).ok()?;
-    let n = images.add(found.image, &path);
+    let file = module.mapped().filter(|_| found.whence == Whence::File).map(|mapped| mapped.file.as_path());
+    let n = images.add(found.image, &path, file);
     if is_file {
         images.by_file.insert(key, Some(n));
     }
