@@ -73,9 +73,9 @@ impl Moved {
         self.n_looks > 0
     }
 
-    /// Reads what all of it in process `pid` is of, and says whether there is any; `image_of` says which image
-    /// has a path, and something at an address of the process. `stand_ins` are the names of what stands in
-    /// for functions, by number.
+    /// Reads what all of it in process `pid` is of, and says whether there is any; `image_of` says which
+    /// image has a path, and something at an address of the process. `stand_ins` are names of what stands in for
+    /// functions, by number.
     pub(super) fn learn(
         &mut self,
         pid: u32,

@@ -37,7 +37,7 @@ fn key(screen: &mut Screen, code: KeyCode) -> Asked {
 
 /// The lines of the screen, and what of them stands out.
 fn drawn(screen: &mut Screen) -> (Vec<String>, Vec<String>) {
-    let mut terminal = Terminal::new(TestBackend::new(60, 8)).expect("memory");
+    let mut terminal = Terminal::new(TestBackend::new(72, 8)).expect("memory");
     terminal.draw(|frame| draw(screen, frame)).expect("memory");
     let buffer = terminal.backend().buffer();
     let line = |y: u16, is_wanted: &dyn Fn(Modifier) -> bool| {
