@@ -74,8 +74,8 @@ impl Moved {
     }
 
     /// Reads what all of it in process `pid` is of, and says whether there is any; `image_of` says which
-    /// image has a path, and something at an address of the process. `stand_ins` are names of what stands in for
-    /// functions, by number.
+    /// image has a path, and something at an address of the process. `stand_ins` are names of what stands in
+    /// for functions, by number.
     pub(super) fn learn(
         &mut self,
         pid: u32,
