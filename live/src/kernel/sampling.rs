@@ -5,7 +5,7 @@
 //!  threads × processors × events ──► a ring a processor ──► records by time ──► [`Heard`]
 //! ```
 //! Each event is inherited by threads and processes that come later. Records of several rings are put into
-//! order by their times: what is younger than the round before it was taken in waits for the next one.
+//! order by their times. They are given out at once: of deep stacks, more is read then, while it is there.
 //!
 //! What an event is asked for cannot change while it is open. To have more or less of stacks, or more or
 //! fewer samples, events are opened anew, to the same rings; from when all of these are there, their samples
@@ -496,14 +496,17 @@ impl Sampling {
         let _something = crate::sys::wait_for_any(self.rings.iter().map(PerfBuffer::event), most);
     }
 
-    /// Takes what was told, in order; not the youngest of it, which may still be behind something.
+    /// Takes what was told, in order. What a record follows from, such as where its code was mapped, is in
+    /// some ring before it: whatever is there when all rings were read is read then, and stands in front.
     pub fn take(&mut self) -> Vec<Heard> {
-        let before = self.youngest;
         let new = self.heard_now();
         self.waiting.extend(new);
-        self.youngest = self.waiting.iter().map(|heard| heard.0).max().unwrap_or(before).max(before);
+        let youngest = self.waiting.iter().map(|heard| heard.0).max().unwrap_or(0);
+        self.youngest = self.youngest.max(youngest);
+        let meanwhile = self.heard_now();
+        self.waiting.extend(meanwhile);
         self.waiting.sort_by_key(|heard| heard.0);
-        let n = self.waiting.partition_point(|heard| heard.0 <= before);
+        let n = self.waiting.partition_point(|heard| heard.0 <= self.youngest);
         self.waiting.drain(..n).map(|heard| heard.1).collect()
     }
 
