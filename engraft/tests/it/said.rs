@@ -227,7 +227,7 @@ fn what_hinders_is_named_with_a_remedy() {
             "ulimit -n 5; engraft count -o run -- ./old",
             &["Too many open files", "hint: raise the limit of open files (`ulimit -n`)"][..],
         ),
-        ("ulimit -d 1000; engraft count -o run -- ./old", &["cannot start", "`ulimit -d`"]),
+        ("ulimit -d 1700; engraft count -o run -- ./old", &["cannot start", "`ulimit -d`"]),
         ("engraft count -o run -- ./", &["./ is a folder, not a program"]),
         ("engraft show --counts empty", &["empty is empty", "ended early"]),
         (
