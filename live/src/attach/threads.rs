@@ -32,6 +32,8 @@ pub(super) struct Thread {
 /// The threads of a process, all of which stand still.
 pub(super) struct Threads {
     pub(super) all: Vec<Thread>,
+    /// Those that were killed when they had stood still: their ends are to be seen.
+    killed: Vec<Pid>,
     since: Instant,
     _hurry: Hurry,
 }
@@ -45,12 +47,14 @@ impl Threads {
         wait_for_sleepers(pid)?;
         let mut there = numbers(pid)?;
         let hurry = sys::hurry();
-        let mut threads = Threads { all: Vec::new(), since: Instant::now(), _hurry: hurry };
+        let mut threads =
+            Threads { all: Vec::new(), killed: Vec::new(), since: Instant::now(), _hurry: hurry };
         // Those that have ended, and are listed as long as others run: the first one.
         let mut over: Vec<Pid> = Vec::new();
         // Those that run may make others meanwhile.
         loop {
-            let is_known = |tid: &Pid| ours.contains(tid) || over.contains(tid);
+            let is_known =
+                |tid: &Pid| ours.contains(tid) || over.contains(tid) || threads.killed.contains(tid);
             let is_new = |tid: &Pid| !is_known(tid) && threads.all.iter().all(|t| t.pid != *tid);
             let new: Vec<Pid> = there.into_iter().filter(is_new).collect();
             if new.is_empty() {
@@ -107,6 +111,7 @@ impl Threads {
                 Stop::Ended => {
                     bury(tid);
                     self.all.retain(|thread| thread.pid != tid);
+                    self.killed.retain(|killed| *killed != tid);
                     continue;
                 }
                 _ if place.is_none() => {
@@ -116,7 +121,8 @@ impl Threads {
                     return Err(gone());
                 }
                 stop => match Thread::stopped(pid, tid, stop) {
-                    Ok(thread) => self.all.extend(thread),
+                    Ok(Some(thread)) => self.all.push(thread),
+                    Ok(None) => self.killed.push(tid),
                     Err(err) => refused = Some(err),
                 },
             }
@@ -160,7 +166,8 @@ impl Threads {
     /// # Errors
     /// If it cannot be stopped, or may not work so.
     pub(super) fn stop_one(pid: Pid, tid: Pid, options: Options) -> Result<Threads, AttachError> {
-        let mut threads = Threads { all: Vec::new(), since: Instant::now(), _hurry: sys::hurry() };
+        let mut threads =
+            Threads { all: Vec::new(), killed: Vec::new(), since: Instant::now(), _hurry: sys::hurry() };
         let refused = |err: Errno| match err {
             Errno::EPERM | Errno::EINVAL if options != WORKING => AttachError::Filtered { pid: pid.as_raw() },
             err => AttachError::refused(pid, "stopping it", err.into()),
@@ -194,7 +201,7 @@ impl Threads {
     }
 
     fn release(&mut self) {
-        let mut killed = Vec::new();
+        let mut killed = std::mem::take(&mut self.killed);
         for mut thread in std::mem::take(&mut self.all) {
             thread.hide_stop();
             let _gone = thread.set_registers();
@@ -420,11 +427,11 @@ mod tests {
                         Err(err) => break err,
                     };
                 };
-                says.send(ended.is_over())
+                says.send(if ended.is_over() { String::new() } else { format!("{ended:?}") })
             });
             std::thread::park_timeout(Duration::from_micros(3000 + 37 * n));
             sys::send(pid, nix::libc::SIGKILL);
-            assert_eq!(heard.recv_timeout(Duration::from_secs(20)), Ok(true), "{n}");
+            assert_eq!(heard.recv_timeout(Duration::from_secs(20)), Ok(String::new()), "{n}");
             assert_eq!(number(), 128 + nix::libc::SIGKILL);
             shell.wait().expect("it is ours");
         }

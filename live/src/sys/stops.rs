@@ -37,30 +37,33 @@ pub fn next_stop(until: Option<Instant>) -> io::Result<Option<(Pid, Stop)>> {
         | WaitPidFlag::__WNOTHREAD;
     flags.set(WaitPidFlag::WNOHANG, until.is_some());
     let mut pause = Duration::from_micros(20);
-    let pid = loop {
+    loop {
         // SAFETY: zeros are a value of it.
         let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
         // SAFETY: the kernel fills `info`.
         let code = unsafe { libc::waitid(libc::P_ALL, 0, &raw mut info, flags.bits()) };
         // SAFETY: of a child's signal, or zeros.
-        let pid = unsafe { info.si_pid() };
+        let pid = Pid::from_raw(unsafe { info.si_pid() });
         match nix::errno::Errno::result(code) {
             Err(nix::errno::Errno::EINTR) => {}
             Err(err) => return Err(err.into()),
-            Ok(_) if pid == 0 => {}
+            Ok(_) if pid.as_raw() == 0 => {}
             Ok(_) if matches!(info.si_code, libc::CLD_EXITED | libc::CLD_KILLED | libc::CLD_DUMPED) => {
-                return Ok(Some((Pid::from_raw(pid), Stop::Ended)));
+                return Ok(Some((pid, Stop::Ended)));
             }
-            Ok(_) => break pid,
+            Ok(_) => match status_now(pid)? {
+                Now::Status(status) => return Ok(Some((pid, stop(status)))),
+                Now::Gone => return Ok(Some((pid, Stop::Ended))),
+                // It was killed since: its end comes when that of others may have been seen.
+                Now::GoesOn => {}
+            },
         }
         if until.is_some_and(|until| Instant::now() >= until) {
             return Ok(None);
         }
         std::thread::park_timeout(pause);
         pause = (2 * pause).min(Duration::from_millis(2));
-    };
-    let pid = Pid::from_raw(pid);
-    stop_of(pid).map(|stop| Some((pid, stop)))
+    }
 }
 
 /// Waits until `pid`, a process or thread that this thread traces, stops or ends.
@@ -68,14 +71,61 @@ pub fn next_stop(until: Option<Instant>) -> io::Result<Option<(Pid, Stop)>> {
 /// # Errors
 /// The kernel's.
 pub fn stop_of(pid: Pid) -> io::Result<Stop> {
-    let mut status = 0;
-    let flags = (WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD).bits();
+    Ok(status_of(pid)?.map_or(Stop::Ended, stop))
+}
+
+/// What is known of whom this thread traces.
+enum Now {
+    /// It has stopped or ended: its status.
+    Status(libc::c_int),
+    /// It goes on.
+    GoesOn,
+    /// It is traced no more: a thread whose number another one of its process has taken, as `exec` does, is
+    /// gone without a word.
+    Gone,
+}
+
+/// What is known of `pid` now.
+fn status_now(pid: Pid) -> io::Result<Now> {
+    let flags = (WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD | WaitPidFlag::WNOHANG).bits();
     loop {
+        let mut status = 0;
         // SAFETY: the kernel fills `status`.
         match nix::errno::Errno::result(unsafe { libc::waitpid(pid.as_raw(), &raw mut status, flags) }) {
             Err(nix::errno::Errno::EINTR) => {}
+            Ok(0) => return Ok(Now::GoesOn),
+            Ok(_) => return Ok(Now::Status(status)),
+            Err(nix::errno::Errno::ECHILD) => return Ok(Now::Gone),
             Err(err) => return Err(err.into()),
-            Ok(_) => return Ok(stop(status)),
+        }
+    }
+}
+
+/// The next status of `pid`, which this thread traces; none, if it is traced no more.
+///
+/// Of one whose number another one takes, the kernel may wake nobody who waits for that number, which is the
+/// other's by then (`de_thread` in Linux, fs/exec.c): so all are waited for.
+fn status_of(pid: Pid) -> io::Result<Option<libc::c_int>> {
+    const NAP: Duration = Duration::from_micros(50);
+    let any = WaitPidFlag::WEXITED
+        | WaitPidFlag::WSTOPPED
+        | WaitPidFlag::WNOWAIT
+        | WaitPidFlag::__WALL
+        | WaitPidFlag::__WNOTHREAD;
+    loop {
+        match status_now(pid)? {
+            Now::Status(status) => return Ok(Some(status)),
+            Now::Gone => return Ok(None),
+            Now::GoesOn => {}
+        }
+        // SAFETY: zeros are a value of it.
+        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        // SAFETY: the kernel fills `info`.
+        let code = unsafe { libc::waitid(libc::P_ALL, 0, &raw mut info, any.bits()) };
+        // SAFETY: of a child's signal, or zeros.
+        if code == 0 && unsafe { info.si_pid() } != pid.as_raw() {
+            // Another one, whose turn comes later.
+            std::thread::park_timeout(NAP);
         }
     }
 }
@@ -145,17 +195,12 @@ pub fn set_fp_state(pid: Pid, state: &FpState) -> io::Result<()> {
 /// # Errors
 /// The kernel's.
 pub fn end_of(pid: Pid) -> io::Result<Option<libc::c_int>> {
-    let flags = (WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD).bits();
-    let mut status = 0;
     loop {
-        // SAFETY: the kernel fills `status`.
-        match nix::errno::Errno::result(unsafe { libc::waitpid(pid.as_raw(), &raw mut status, flags) }) {
-            Err(nix::errno::Errno::EINTR) => {}
-            Err(err) => return Err(err.into()),
+        match status_of(pid)? {
             // As all of its process, by a signal. Of one that was killed meanwhile, its end is next.
-            Ok(_) if libc::WIFSTOPPED(status) => drop(nix::sys::ptrace::cont(pid, None)),
-            Ok(_) if libc::WIFEXITED(status) => return Ok(Some(libc::WEXITSTATUS(status))),
-            Ok(_) => return Ok(None),
+            Some(status) if libc::WIFSTOPPED(status) => drop(nix::sys::ptrace::cont(pid, None)),
+            Some(status) if libc::WIFEXITED(status) => return Ok(Some(libc::WEXITSTATUS(status))),
+            _ => return Ok(None),
         }
     }
 }
@@ -310,4 +355,41 @@ pub fn is_gone(number: i32) -> bool {
     // SAFETY: no signal is sent; the kernel looks whether one could be.
     let found = unsafe { libc::kill(number, 0) };
     found != 0 && nix::errno::Errno::last() == nix::errno::Errno::ESRCH
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+    use std::sync::mpsc::channel;
+
+    const SOURCE: &str = "
+        #include <pthread.h>
+        #include <unistd.h>
+        static void *become(void *unused) { usleep(300000); execl(\"/bin/sleep\", \"sleep\", \"30\", (char *)0); return unused; }
+        int main(void) { pthread_t other; pthread_create(&other, 0, become, 0); for (;;) pause(); }
+    ";
+
+    /// The first thread is traced, and gone without a word when the other one becomes another program.
+    #[test]
+    fn a_thread_whose_number_another_one_takes_has_ended() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (source, binary) = (folder.path().join("a.c"), folder.path().join("a"));
+        std::fs::write(&source, SOURCE).expect("written");
+        let made = Command::new("gcc").arg("-pthread").arg("-o").arg(&binary).arg(&source).status();
+        assert!(made.expect("gcc runs").success());
+        let mut child = Command::new(&binary).spawn().expect("it starts");
+        let pid = Pid::from_raw(i32::try_from(child.id()).expect("a number"));
+        let (say, said) = channel();
+        std::thread::spawn(move || {
+            // One that is not there yet has no other thread either.
+            std::thread::park_timeout(Duration::from_millis(100));
+            nix::sys::ptrace::seize(pid, nix::sys::ptrace::Options::empty()).expect("it is ours");
+            let _gone = say.send(stop_of(pid));
+        });
+        let stop = said.recv_timeout(Duration::from_secs(10)).expect("the kernel says nothing");
+        assert_eq!(stop.expect("it may be waited for"), Stop::Ended);
+        child.kill().expect("it runs");
+        child.wait().expect("it is ours");
+    }
 }
