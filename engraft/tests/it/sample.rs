@@ -237,7 +237,7 @@ fn callers_deeper_than_what_is_copied_are_found() {
         __attribute__((noinline)) long spin(long n) { for (volatile long i = 0; i < n; i++) ; return n; }
         __attribute__((noinline)) long deep(int n) {
             volatile char pad[4000]; pad[n] = 1;
-            return n ? deep(n - 1) + pad[n] : spin(1000000000) + pad[0]; }
+            return n ? deep(n - 1) + pad[n] : spin(4000000000) + pad[0]; }
         __attribute__((noinline)) long realigned(int n) {
             volatile double v __attribute__((aligned(64))) = n; volatile char pad[n + 100]; pad[n] = 1;
             return deep(n) + (long)v + pad[n]; }
@@ -249,6 +249,7 @@ fn callers_deeper_than_what_is_copied_are_found() {
     let report: Value = serde_json::from_str(&report).expect("JSON");
     let chains = &report["chains"];
     let (whole, later, cut) = (number(&chains["whole"]), number(&chains["later"]), number(&chains["cut"]));
+    // Of the last ones, what is deeper is gone with the program before it is read.
     assert!(cut <= 0.01 * (whole + cut) && later > 0.9 * whole, "{chains}");
     for name in ["main", "realigned", "deep"] {
         assert!(number(&row(&report, name)["total_share"]) > 0.98, "{}", row(&report, name));
