@@ -107,18 +107,20 @@ fn a_known_result_stands_in_for_a_call() {
         assert_eq!(now, plain, "after {value}");
         assert!(server.memory().1 == before.1, "its code is as it was");
     }
-    // That the known result is what answers: with a prototype that says something else, it is another one.
-    let at = call_in(place.path(), "main", "loud");
-    assert_eq!(server.ask("loud 2"), "0x1.8p+2");
-    let asked = format!("{at} --constant 2.0 --pure");
-    replace(place.path(), &server, &asked).ok();
-    assert_eq!(server.ask("loud 2"), "0x1.8p+2");
+    // It is the known result that answers: the function counts its calls, and is called no more.
+    let at = call_in(place.path(), "main", "counted");
+    let (value, n_calls) = (server.ask("counted 5"), server.ask("counted 6"));
+    assert!(value.ends_with(" 100") && n_calls.ends_with(" 200"), "{value} {n_calls}");
+    replace(place.path(), &server, &format!("{at} --constant 5 --pure")).ok();
+    assert_eq!(server.ask("counted 5"), value.replace(" 100", " 200"));
+    assert!(server.ask("counted 6").ends_with(" 300"));
     replace(place.path(), &server, &format!("{at} --undo")).ok();
+    assert!(server.ask("counted 5").ends_with(" 400"));
     for (asked, says) in [
         ("site --constant 2.0", "name one of its calls: "),
         ("0x10 --constant 2.0", "0x10"),
-        (&*format!("{at} --constant two"), "`two` is no value for x, which is double"),
-        (&*format!("{at} --constant 2,3"), "takes 1 arguments"),
+        (&*format!("{at} --pure --constant two"), "`two` is no value for x, which is double"),
+        (&*format!("{at} --pure --constant 2,3"), "takes 1 arguments"),
         ("recursive --constant 1 --memo", "cannot be used with"),
     ] {
         let refused = replace(place.path(), &server, asked);

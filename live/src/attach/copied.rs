@@ -91,14 +91,16 @@ impl Copied {
         let helper = Helper::start(pid, None)?;
         match start(pid, &helper) {
             Ok((copy, number)) => {
-                let mut copied = Copied {
-                    registers: copy.registers()?,
-                    helper: Some(helper),
-                    copy,
-                    number,
-                    stack: 0,
-                    _lock: lock,
+                let registers = copy.registers().inspect_err(|_| end(&copy, number, &helper));
+                let registers = match registers {
+                    Ok(registers) => registers,
+                    Err(err) => {
+                        leave(pid, helper);
+                        return Err(err.into());
+                    }
                 };
+                let mut copied =
+                    Copied { registers, helper: Some(helper), copy, number, stack: 0, _lock: lock };
                 copied.stack = prepare(&copied.copy)?;
                 Ok(copied)
             }
@@ -192,14 +194,8 @@ impl Copied {
 
 impl Drop for Copied {
     fn drop(&mut self) {
-        let tid = Pid::from_raw(self.copy.pid());
-        sys::send(tid, libc::SIGKILL);
-        let _gone = sys::end_of(tid);
         let Some(helper) = self.helper.take() else { return };
-        // Its status is left to its parent.
-        let all = u64::from(libc::__WALL.cast_unsigned());
-        let args = [self.number, 0, all, 0, 0, 0];
-        let _gone = helper.call(&Syscall { name: "wait4", number: libc::SYS_wait4, args });
+        end(&self.copy, self.number, &helper);
         leave(Pid::from_raw(helper.process()), helper);
     }
 }
@@ -209,9 +205,21 @@ fn start(pid: Pid, helper: &Helper) -> Result<(Stopped, u64), AttachError> {
     let (copy, number) = cloned(helper, threads::working(pid), 0, 0)?;
     let tid = Pid::from_raw(copy.pid());
     let options = threads::working(pid) | Options::PTRACE_O_EXITKILL;
-    ptrace::setoptions(tid, options)
-        .map_err(|err| AttachError::refused(tid, "having it end with us", err.into()))?;
+    if let Err(err) = ptrace::setoptions(tid, options) {
+        end(&copy, number, helper);
+        return Err(AttachError::refused(tid, "having it end with us", err.into()));
+    }
     Ok((copy, number))
+}
+
+/// Ends the copy, which the process of `helper` knows by this number.
+fn end(copy: &Stopped, number: u64, helper: &Helper) {
+    let tid = Pid::from_raw(copy.pid());
+    sys::send(tid, libc::SIGKILL);
+    let _gone = sys::end_of(tid);
+    // Its status is left to its parent.
+    let args = [number, 0, u64::from(libc::__WALL.cast_unsigned()), 0, 0, 0];
+    let _gone = helper.call(&Syscall { name: "wait4", number: libc::SYS_wait4, args });
 }
 
 /// Gives the copy a stack, and takes from it what others would see; the end of the stack.

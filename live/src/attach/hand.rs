@@ -6,7 +6,8 @@
 //! ```
 //! Invariant: when we die, it ends by itself, before the program's threads go on: they stand still because we
 //! trace them, and the kernel says first that the lock's owner is no more, then lets go whom he traced. So
-//! nothing is exchanged under who runs. What was exchanged by then can be told by its bytes; what was not is
+//! nothing is exchanged under who runs, but for the one `mremap` that it is in when we die: known, and open
+//! (BENCHMARKS.md, issue 30). What was exchanged by then can be told by its bytes; what was not is
 //! in the ledger still.
 //!
 //! Source: Linux, kernel/exit.c, `do_exit`: `exit_robust_list` (in `exit_mm`), then `exit_ptrace` (in

@@ -1,7 +1,7 @@
 //! `replace --trial`: new code compared with the function before it stays.
 
 use super::{Args, New, hinted, micros, refused, view};
-use crate::output::{Answer, Hinted, warn};
+use crate::output::{Answer, warn};
 use live::{AskedToEnd, End, Over};
 use program::signature::{Signature, text};
 use session::{
@@ -166,6 +166,6 @@ fn failed(err: TrialError) -> anyhow::Error {
     match err {
         TrialError::Replace(err) => refused(err),
         TrialError::Attach(err) => hinted(err),
-        err => Hinted::new(err.to_string(), "try again").into(),
+        err => err.into(),
     }
 }

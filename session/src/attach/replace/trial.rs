@@ -145,8 +145,8 @@ impl<'a> Trial<'a> {
             .map_err(|_| ReplaceError::Words { function, why: stand_in::NoWords::InMemory })?;
         let first = Graft::of_stand_in("a trial", &made);
         let replacement = Replacement::by_way_of(process, module, func, (graft, symbol), Some(&first))?;
-        let stopped = replacement.put_in(&[standing(&replacement)])?;
         let data = OwnData::of(process.pid(), replacement.data, stand_in::Trial::LEN)?;
+        let stopped = replacement.put_in(&[standing(&replacement)])?;
         let is_recursive = module.program.is_recursive(func);
         Ok(Trial { process, replacement, data, stopped, is_recursive })
     }
