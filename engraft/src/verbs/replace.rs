@@ -116,12 +116,12 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         None => Some(graft(args, function)?),
     };
     let (module, func) = found(&process, function)?;
-    let told = || module.pure_function(func, &word).map_err(refused);
+    let pure = || module.pure_function(func, &word).map_err(refused);
     let (graft, symbol) = match (given, args.memo) {
         (Some(given), _) => given,
         (None, n) => {
             let n = n.unwrap_or(1).next_power_of_two();
-            (module.memo(&process, &told()?, n).map_err(refused)?, None)
+            (module.memo(&process, &pure()?, n).map_err(refused)?, None)
         }
     };
     let new = New { asked: function, module: &module, func, graft: &graft, symbol: symbol.as_deref() };
@@ -196,9 +196,9 @@ fn constant(
     let (module, at) = found_call(process, asked)?;
     let (other, func, callee) = module.called(process, at).map_err(refused)?;
     let owner = other.as_ref().unwrap_or(&module);
-    let told: PureFunction = owner.pure_function(func, word).map_err(refused)?;
-    let arguments = told.arguments(values).map_err(refused)?;
-    let graft = session::constant(process, &told, callee, &arguments).map_err(refused)?;
+    let pure: PureFunction = owner.pure_function(func, word).map_err(refused)?;
+    let arguments = pure.arguments(values).map_err(refused)?;
+    let graft = session::constant(process, &pure, callee, &arguments).map_err(refused)?;
     let made = Replacement::of_call(process, &module, (at, callee), &graft).map_err(refused)?;
     let standing = Standing {
         function: call_name(&module, at),

@@ -10,7 +10,7 @@
 //! Source: VPROF, section 2.2: calls that may be remembered.
 
 use super::stack_arguments::{State, states};
-use crate::arch::{Insn, MemoryUse};
+use crate::arch::{ControlFlow, EffectsOf, Insn, MemoryUse, abi};
 use crate::ids::FuncId;
 use crate::model::{BlockEnd, Callee, Program};
 use std::collections::BTreeSet;
@@ -60,6 +60,38 @@ impl Program {
             }
         }
         true
+    }
+
+    /// Whether `func`, or what it calls, may calculate with floating-point numbers, which changes flags: it is
+    /// not shown that nobody of them names a register for these.
+    pub fn may_use_floats(&self, func: FuncId) -> bool {
+        let (mut seen, mut todo) = (BTreeSet::from([func]), vec![func]);
+        let mut effects = EffectsOf::new();
+        let is_call = |flow| matches!(flow, ControlFlow::Call(_) | ControlFlow::CallIndirect);
+        while let Some(func) = todo.pop() {
+            let function = self.function(func);
+            if function.import.is_some() || seen.len() > MOST_FUNCTIONS {
+                return true;
+            }
+            for block in function.block_ids() {
+                let mut names_one = |insn: &Insn| {
+                    let effects = effects.effects(insn);
+                    !effects.reads.union(effects.writes).both(abi::OF_FLOATS).is_empty()
+                };
+                // A call may change them all.
+                if self.insns(block).any(|insn| !is_call(insn.flow()) && names_one(&insn)) {
+                    return true;
+                }
+                for called in self.calls_in(block) {
+                    match called.callee {
+                        Callee::Function(callee) if seen.insert(callee) => todo.push(callee),
+                        Callee::Function(_) => {}
+                        _ => return true,
+                    }
+                }
+            }
+        }
+        false
     }
 
     /// Whether `func` is known to call itself, if through others.
@@ -160,6 +192,14 @@ mod tests {
                 assert!(is_pure(name, &knows_exp), "{name} {flags:?}");
             }
             assert!(!is_pure("calls_libm", &|_| false), "{flags:?}");
+            let may_use_floats = |name: &str| {
+                let [one] = program.bearers(name)[..] else { panic!("one {name}") };
+                program.may_use_floats(one.func)
+            };
+            assert!(!may_use_floats("recurses") && !may_use_floats("seventh"), "{flags:?}");
+            for name in ["root", "calls_pure", "calls_libm", "framed", "main"] {
+                assert!(may_use_floats(name), "{name} {flags:?}");
+            }
             for name in [
                 "counts",
                 "reads",

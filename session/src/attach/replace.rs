@@ -26,8 +26,8 @@ use live::Mapping;
 use live::attach::{self, AttachError, Entered, Part, Stop};
 use meanings::Meanings;
 use probe::graft::{Graft, GraftError, Grafted, Meaning, Name};
-use probe::stand_in::{self, Known as KnownResult, NoWords, ORIGINAL, REPLACEMENT};
-use probe::{Led, Module, NotMoved, Plan, Replaced, RewriteError, Room, Running, Segments};
+use probe::stand_in::{self, Changes, Known as KnownResult, NoWords, ORIGINAL, REPLACEMENT};
+use probe::{Led, Module, NoValue, NotMoved, Plan, Replaced, RewriteError, Room, Running, Segments};
 use program::arch::{EffectsOf, Reg, RegSet, abi};
 use program::{Bias, Call, CallKind, Callee, Conventions, FuncId, LiveVa, Program, Va};
 pub use pure::{PureFunction, Word};
@@ -146,6 +146,9 @@ pub enum ReplaceError {
         /// Where.
         at: Va,
     },
+    /// The code that is to stand in cannot be written.
+    #[error(transparent)]
+    Unwritable(#[from] NoValue),
     /// The module cannot be rewritten.
     #[error(transparent)]
     Rewrite(#[from] RewriteError),
@@ -477,20 +480,21 @@ impl Replacement {
 }
 
 impl LoadedModule {
-    /// A table of `n_entries` results, to stand in for the function that was `told`.
+    /// A table of `n_entries` results, to stand in for `function`.
     ///
     /// # Errors
     /// If none can be made.
     pub fn memo(
         &self,
         process: &RunningProgram,
-        told: &PureFunction,
+        function: &PureFunction,
         n_entries: u32,
     ) -> Result<Graft, ReplaceError> {
-        let errno = Copy::of(process)?.errno_distance();
-        let made = stand_in::memo(&told.words, n_entries, errno);
-        let made = made
-            .map_err(|_| ReplaceError::Words { function: told.function.clone(), why: NoWords::InMemory })?;
+        let changes = match function.may_change_state {
+            true => Changes::State(Copy::of(process)?.errno_distance()),
+            false => Changes::Nothing,
+        };
+        let made = stand_in::memo(&function.words, n_entries, changes)?;
         Ok(Graft::of_stand_in(&format!("a table of {n_entries} results"), &made))
     }
 
@@ -528,31 +532,28 @@ impl LoadedModule {
     }
 }
 
-/// A result that is known, to stand in for calls of the function at `callee` that was `told`: that of these
+/// A result that is known, to stand in for calls of `function`, which is at `callee`: that of these
 /// `arguments`, as it comes in a copy of `process`.
 ///
 /// # Errors
 /// If it does not come back there.
 pub fn constant(
     process: &RunningProgram,
-    told: &PureFunction,
+    function: &PureFunction,
     callee: LiveVa,
     arguments: &[u64],
 ) -> Result<Graft, ReplaceError> {
     let copy = Copy::of(process)?;
-    let registers = tried::registers(&told.words, arguments);
-    let came = copy.call(callee, &told.words, &registers, tried::LONG)?;
-    let came = came.map_err(|why| ReplaceError::Tried { function: told.function.clone(), why })?;
+    let came = copy.call_in_all_modes(callee, &function.words, arguments)?;
+    let (came, counts) = came.map_err(|why| ReplaceError::Tried { function: function.name.clone(), why })?;
     let known = KnownResult {
         arguments: arguments.to_vec(),
         results: came.results,
         raised: came.raised,
         errno: came.errno.and_then(|value| Some((copy.errno_distance()?, value))),
+        counts,
     };
-    let made = stand_in::constant(&told.words, &known);
-    let made =
-        made.map_err(|_| ReplaceError::Words { function: told.function.clone(), why: NoWords::InMemory })?;
-    Ok(Graft::of_stand_in("a known result", &made))
+    Ok(Graft::of_stand_in("a known result", &stand_in::constant(&function.words, &known)?))
 }
 
 /// What the code at `new` of `graft` changes, with all that it calls.

@@ -26,18 +26,18 @@ pub fn run(
     let waits = |long| asked_to_end.wait(&ends, Some(long)) == Over::Time;
     // Who asks for calls in a copy says that they can be made there.
     let word = Word { is_pure: word.is_pure || args.verify.is_some_and(|n| n > 0), ..word.clone() };
-    let told = match (args.verify, new.module.pure_function(new.func, &word)) {
+    let pure = match (args.verify, new.module.pure_function(new.func, &word)) {
         (Some(0), _) => None,
-        (Some(_), told) => Some(told.map_err(refused)?),
-        (None, told) => told.ok(),
+        (Some(_), pure) => Some(pure.map_err(refused)?),
+        (None, pure) => pure.ok(),
     };
     let wanted = TrialWanted { long, n_verified: args.verify.unwrap_or(VERIFIED) };
     let standing = |made: &Replacement| new.standing(made);
     let trial = Trial::start(process, new.module, new.func, (new.graft, new.symbol), &standing);
     let trial = trial.map_err(failed)?;
     let done = (|| {
-        let (n_verified, verdict) = match &told {
-            Some(told) => trial.verify(told, &wanted, &waits)?,
+        let (n_verified, verdict) = match &pure {
+            Some(pure) => trial.verify(pure, &wanted, &waits)?,
             None => (0, None),
         };
         let (compared, verdict) = match verdict {
@@ -50,12 +50,12 @@ pub fn run(
     let given = trial.end().map_err(hinted);
     let (n_verified, compared, verdict) = done.map_err(failed)?;
     let given = given?;
-    if told.is_none() && args.verify.is_none() {
+    if pure.is_none() && args.verify.is_none() {
         let what =
             "its calls were not tried in a copy: its code does not show that they depend on arguments alone";
         warn(what, Some("--verify N makes N calls of both there all the same"));
     }
-    let signature = told.as_ref().map(|told| &told.signature);
+    let signature = pure.as_ref().map(|pure| &pure.signature);
     let why = why(&verdict, signature);
     let is_kept = why.is_none();
     let made = match is_kept {

@@ -11,18 +11,20 @@
 
 mod constant;
 mod memo;
+pub mod mxcsr;
 #[cfg(test)]
 mod tests;
 mod trial;
 
+use super::emit::TRAP;
 use super::snippet::NoValue;
 use crate::bytes::put_uleb;
 use iced_x86::{Code, Encoder, Instruction, MemoryOperand, Register};
 use program::arch::abi::arguments::{Passing, Piece, Place};
 use program::arch::{Reg, RegSet, abi};
 
-pub use constant::{Known, constant};
-pub use memo::{MOST_ENTRIES, memo};
+pub use constant::{Counts, Known, constant};
+pub use memo::{Changes, MOST_ENTRIES, memo};
 pub use trial::{Ring, TRIAL, Trial, trial};
 
 /// A value in a register: of a parameter or a result.
@@ -131,6 +133,13 @@ impl Words {
         }
         Ok(Words { arguments, results })
     }
+
+    /// The registers of its results.
+    fn of_results(&self) -> RegSet {
+        let mut set = RegSet::EMPTY;
+        self.results.iter().for_each(|word| set.insert(word.reg()));
+        set
+    }
 }
 
 fn word(piece: &Piece) -> Result<Word, NoWords> {
@@ -147,12 +156,12 @@ fn word(piece: &Piece) -> Result<Word, NoWords> {
 }
 
 /// Control and exception flags of MXCSR.
-const FLAGS: i32 = 0x3f;
+const FLAGS: i32 = mxcsr::FLAGS.cast_signed();
 const CONTROL: i32 = 0xffc0;
 /// The bits that say that an exception is not raised.
 const MASKS: i32 = 0x1f80;
 /// What MXCSR is when a program starts.
-const DEFAULT: i32 = 0x1f80;
+const DEFAULT: i32 = mxcsr::DEFAULT.cast_signed();
 
 /// Where distances lead while it is not known how far that is.
 const SOMEWHERE: i64 = 0x1000_0000;
@@ -167,8 +176,10 @@ struct Assembler {
     out: StandIn,
     /// By label: where it is.
     labels: Vec<Option<usize>>,
-    /// Jumps: where four bytes are, at whose end they count from, and where they lead.
+    /// Where four bytes are, at whose end distances count from, and where they lead.
     jumps: Vec<(usize, Label)>,
+    /// What stands behind the code, 16 bytes each.
+    constants: Vec<(Label, [f64; 2])>,
     /// How far the stack pointer is below what it was before the call, and where that was said last.
     height: u32,
     said_at: usize,
@@ -188,8 +199,8 @@ impl Assembler {
             row: Vec::new(),
             changes,
         };
-        let (labels, jumps) = (Vec::new(), Vec::new());
-        Assembler { encoder: Encoder::new(64), out, labels, jumps, height: 8, said_at: 0 }
+        let (labels, jumps, constants) = (Vec::new(), Vec::new(), Vec::new());
+        Assembler { encoder: Encoder::new(64), out, labels, jumps, constants, height: 8, said_at: 0 }
     }
 
     fn label(&mut self) -> Label {
@@ -218,6 +229,22 @@ impl Assembler {
         place.filter(|_| offsets.displacement_size() == 4).ok_or(NoValue::Unwritable)?.fill(0);
         self.out.places.push((at, self.out.code.len(), to));
         Ok(())
+    }
+
+    /// The same, but it is where the label is. No number stands behind its place.
+    fn put_to_label(&mut self, insn: Instruction, to: Label) -> Written {
+        self.put(insn)?;
+        let is_last = self.encoder.get_constant_offsets().immediate_size() == 0;
+        let at = self.out.code.len().checked_sub(4).filter(|_| is_last).ok_or(NoValue::Unwritable)?;
+        self.jumps.push((at, to));
+        Ok(())
+    }
+
+    /// Two numbers that stand behind the code, at a multiple of 16 bytes.
+    fn constant(&mut self, numbers: [f64; 2]) -> Label {
+        let label = self.label();
+        self.constants.push((label, numbers));
+        label
     }
 
     /// A jump, or a conditional one.
@@ -289,13 +316,12 @@ impl Assembler {
         self.said_at = self.out.code.len();
     }
 
-    /// The word that says where `errno` is: its distance from where the thread pointer leads.
-    fn errno(&self, distance: i32) -> MemoryOperand {
-        let none = Register::None;
-        MemoryOperand::new(none, none, 1, distance.into(), 8, false, Register::FS)
-    }
-
     fn finish(mut self) -> Result<StandIn, NoValue> {
+        for (label, numbers) in std::mem::take(&mut self.constants) {
+            self.out.code.resize(self.out.code.len().next_multiple_of(16), TRAP);
+            self.here(label);
+            self.out.code.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
+        }
         for (at, label) in self.jumps {
             let to = self.labels.get(label.0).copied().flatten().ok_or(NoValue::Unwritable)?;
             let distance = i32::try_from(to as i64 - (at as i64 + 4)).map_err(|_| NoValue::Unwritable)?;
@@ -304,6 +330,12 @@ impl Assembler {
         }
         Ok(self.out)
     }
+}
+
+/// Where `errno` is: so far from where the thread pointer leads.
+fn errno_at(distance: i32) -> MemoryOperand {
+    let none = Register::None;
+    MemoryOperand::new(none, none, 1, distance.into(), 8, false, Register::FS)
 }
 
 /// The low half of a general register.

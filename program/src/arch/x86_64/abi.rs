@@ -50,6 +50,8 @@ pub const CALLER_SAVED: RegSet =
     RegSet(general(&[0, 1, 2, 6, 7, 8, 9, 10, 11]) | vectors(32) | MASKS | ARITHMETIC_FLAGS);
 /// The general registers that compilers allocate: all but rsp.
 pub const GENERAL: RegSet = RegSet(0xffff & !RSP);
+/// What calculates with floating-point numbers: the vector registers at any width, the x87 stack.
+pub const OF_FLOATS: RegSet = RegSet(vectors(32) | X87);
 /// rsp.
 pub const STACK_POINTER: RegSet = RegSet(RSP);
 /// The frame pointer: an unwinder may compute a frame from it.

@@ -10,12 +10,14 @@ use program::signature::{Float, Signature, Type};
 /// What is known of such a function.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PureFunction {
-    /// Its name, for messages.
-    pub function: String,
+    /// What it is called.
+    pub name: String,
     /// What it takes and returns.
     pub signature: Signature,
     /// In which registers.
     pub words: Words,
+    /// Whether it may raise floating-point flags, or set `errno`: its code does not show that it does not.
+    pub may_change_state: bool,
 }
 
 /// What a user says of a function.
@@ -50,10 +52,12 @@ impl LoadedModule {
             return Err(refused(NoWords::InMemory));
         }
         let words = Words::of(&passing).map_err(refused)?;
-        if !word.is_pure && !known.is_pure(func) {
+        let is_pure = known.is_pure(func);
+        if !word.is_pure && !is_pure {
             return Err(ReplaceError::Impure { function });
         }
-        Ok(PureFunction { function, signature, words })
+        let may_change_state = self.program.may_use_floats(func) || !is_pure;
+        Ok(PureFunction { name: function, signature, words, may_change_state })
     }
 
     /// Whether the code of `func` shows that its results depend on its arguments alone.
@@ -81,7 +85,7 @@ impl PureFunction {
         let parameters = &self.signature.parameters;
         if parts.len() != parameters.len() {
             return Err(ReplaceError::Arguments {
-                function: self.function.clone(),
+                function: self.name.clone(),
                 n: parameters.len(),
                 text: text.to_owned(),
             });

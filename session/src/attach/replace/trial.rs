@@ -15,7 +15,7 @@ use super::tried::{Came, Copy, LONG};
 use super::{LoadedModule, ReplaceError, Replacement, RunningProgram, Standing};
 use live::attach::{self, AttachError, CallRegisters, GivenBack, OwnData, Stop};
 use probe::graft::Graft;
-use probe::stand_in::{self, Ring, TRIAL};
+use probe::stand_in::{self, Ring, TRIAL, mxcsr};
 use program::FuncId;
 use std::time::{Duration, Instant};
 
@@ -141,8 +141,7 @@ impl<'a> Trial<'a> {
             let why = stand_in::NoWords::InMemory;
             return Err(ReplaceError::Words { function, why }.into());
         }
-        let made = stand_in::trial()
-            .map_err(|_| ReplaceError::Words { function, why: stand_in::NoWords::InMemory })?;
+        let made = stand_in::trial().map_err(ReplaceError::from)?;
         let first = Graft::of_stand_in("a trial", &made);
         let replacement = Replacement::by_way_of(process, module, func, (graft, symbol), Some(&first))?;
         let data = OwnData::of(process.pid(), replacement.data, stand_in::Trial::LEN)?;
@@ -164,7 +163,7 @@ impl<'a> Trial<'a> {
         Ok(stand_in::Trial::of_bytes(&self.read(0)?))
     }
 
-    /// Has calls of the function that was `told` made in a copy, with what it was called with for some time,
+    /// Has calls of the `function` made in a copy, with what it was called with for some time,
     /// of both: how many, and where they first differ. `waits` comes back after so long, or at once and with
     /// false, if all is to end.
     ///
@@ -172,7 +171,7 @@ impl<'a> Trial<'a> {
     /// If there can be no copy.
     pub fn verify(
         &self,
-        told: &PureFunction,
+        function: &PureFunction,
         wanted: &TrialWanted,
         waits: &dyn Fn(Duration) -> bool,
     ) -> Result<(u64, Option<Verdict>), TrialError> {
@@ -195,16 +194,16 @@ impl<'a> Trial<'a> {
                 continue;
             }
             let registers = registers(&call);
-            let arguments = told.words.arguments.iter().filter_map(|word| call.word(*word)).collect();
+            let arguments = function.words.arguments.iter().filter_map(|word| call.word(*word)).collect();
             let both = [self.replacement.original, self.replacement.replacement]
-                .map(|at| copy.call(at, &told.words, &registers, LONG));
+                .map(|at| copy.call(at, &function.words, &registers, LONG));
             let [old, new] = both;
             let (old, new) = (old?, new?);
             // What the function itself does not come back from there says nothing.
             let Ok(old) = old else { continue };
             let why = match new {
                 Err(why) => Some(Difference::Ended(why)),
-                Ok(new) => difference(&old.of(&told.words), &new.of(&told.words)),
+                Ok(new) => difference(&old.of(&function.words), &new.of(&function.words)),
             };
             n_verified += 1;
             if let Some(why) = why {
@@ -346,8 +345,7 @@ fn difference(old: &Came, new: &Came) -> Option<Difference> {
         return Some(Difference::Errno { old: old.errno, new: new.errno });
     }
     // That something was rounded, compilers may see to differently.
-    const INEXACT: u32 = 0x20;
-    let flags = |came: &Came| came.raised & !INEXACT;
+    let flags = |came: &Came| came.raised & !mxcsr::INEXACT;
     (flags(old) != flags(new)).then_some(Difference::Flags { old: old.raised, new: new.raised })
 }
 

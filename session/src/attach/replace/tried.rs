@@ -2,13 +2,10 @@
 
 use super::{ReplaceError, RunningProgram};
 use live::attach::{AttachError, CallRegisters, CameTo, Copied};
-use probe::stand_in::{Word, Words};
+use probe::stand_in::{Counts, Word, Words, mxcsr};
 use program::LiveVa;
 use std::time::Duration;
 
-/// What MXCSR is when a program starts, and its flags.
-const DEFAULT: u32 = 0x1f80;
-const FLAGS: u32 = 0x3f;
 /// No call in a copy may take longer.
 pub(super) const LONG: Duration = Duration::from_secs(2);
 
@@ -69,7 +66,7 @@ impl Copy {
         if let Some(errno) = self.errno {
             self.copied.set_half(errno, 0)?;
         }
-        let before = CallRegisters { mxcsr: registers.mxcsr & !FLAGS, ..registers.clone() };
+        let before = CallRegisters { mxcsr: registers.mxcsr & !mxcsr::FLAGS, ..registers.clone() };
         let after = match self.copied.call(at, &before, at_most)? {
             CameTo::Back(after) => after,
             CameTo::Signal { signal, at } => {
@@ -90,13 +87,41 @@ impl Copy {
             None => None,
         };
         let results = words.results.iter().map(result).collect();
-        Ok(Ok(Came { results, raised: after.mxcsr & FLAGS, errno }))
+        Ok(Ok(Came { results, raised: after.mxcsr & mxcsr::FLAGS, errno }))
+    }
+
+    /// The same in each mode of calculation: what it comes to in the one in which programs start, and in which
+    /// others it is the same.
+    pub(super) fn call_in_all_modes(
+        &self,
+        at: LiveVa,
+        words: &Words,
+        arguments: &[u64],
+    ) -> Result<Result<(Came, Counts), String>, AttachError> {
+        let in_mode = |mxcsr: u32| -> Result<Result<Came, String>, AttachError> {
+            let registers = CallRegisters { mxcsr, ..registers(words, arguments) };
+            Ok(self.call(at, words, &registers, LONG)?.map(|came| came.of(words)))
+        };
+        let came = match in_mode(mxcsr::DEFAULT)? {
+            Ok(came) => came,
+            Err(why) => return Ok(Err(why)),
+        };
+        let mut counts = Counts::Always;
+        for mode in mxcsr::modes() {
+            if in_mode(mode)?.as_ref() != Ok(&came) {
+                counts = Counts::Nearest;
+                if mxcsr::is_nearest(mode) {
+                    return Ok(Ok((came, Counts::Default)));
+                }
+            }
+        }
+        Ok(Ok((came, counts)))
     }
 }
 
 /// Registers that pass these arguments to a function of `words`, rounding to nearest.
 pub(super) fn registers(words: &Words, arguments: &[u64]) -> CallRegisters {
-    let mut registers = CallRegisters { general: [0; 16], vector: [0; 16], mxcsr: DEFAULT };
+    let mut registers = CallRegisters { general: [0; 16], vector: [0; 16], mxcsr: mxcsr::DEFAULT };
     for (word, value) in words.arguments.iter().zip(arguments) {
         let all = if word.is_vector { &mut registers.vector } else { &mut registers.general };
         if let Some(place) = all.get_mut(usize::from(word.number)) {

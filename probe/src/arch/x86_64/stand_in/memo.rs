@@ -17,11 +17,11 @@
 //! memory models?", MSPC 2012, for why reading so is right where loads keep their order.
 
 use super::{
-    Assembler, CONTROL, FLAGS, MASKS, ORIGINAL, StandIn, To, Word, Words, Written, at, narrow, nowhere,
+    Assembler, CONTROL, FLAGS, MASKS, ORIGINAL, StandIn, To, Word, Words, Written, at, errno_at, narrow,
+    nowhere,
 };
 use crate::arch::x86_64::snippet::NoValue;
 use iced_x86::{Code, Instruction, Register};
-use program::arch::RegSet;
 
 /// No table has more entries.
 pub const MOST_ENTRIES: u32 = 1 << 20;
@@ -40,44 +40,57 @@ const ARGUMENTS: i32 = 16;
 
 use Register::{EAX, R10, R10D, R11, RAX, RSP};
 
-/// Such a table of `n_entries`, a power of two, for a function of these `words`; `errno` is how far from
-/// where the thread pointer leads that is, if the process has one.
+/// What calls of a function may change beside its results.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Changes {
+    /// Nothing.
+    Nothing,
+    /// Flags of MXCSR, and errno, which is so far from where the thread pointer leads, if the process has one.
+    State(Option<i32>),
+}
+
+/// Such a table of `n_entries`, a power of two, for a function of these `words`.
 ///
 /// # Errors
 /// If the code cannot be written: no function takes as many words as that.
-pub fn memo(words: &Words, n_entries: u32, errno: Option<i32>) -> Result<StandIn, NoValue> {
+pub fn memo(words: &Words, n_entries: u32, changes: Changes) -> Result<StandIn, NoValue> {
     let n_entries = n_entries.next_power_of_two().clamp(1, MOST_ENTRIES);
-    let mut memo = Memo::new(words, errno);
+    let mut memo = Memo::new(words, changes);
     let (miss, slow, hit) = (memo.a.label(), memo.a.label(), memo.a.label());
     memo.find(n_entries, miss)?;
     memo.compare(miss, slow)?;
     memo.a.here(hit);
     memo.give(miss)?;
     memo.a.here(slow);
-    memo.set_state(miss, hit)?;
+    if memo.has_flags {
+        memo.set_state(miss, hit)?;
+    }
     memo.a.here(miss);
     memo.call_and_keep()?;
     let mut made = memo.a.finish()?;
     made.data_len = u64::from(n_entries) << memo.shift;
-    let mut results = RegSet::EMPTY;
-    words.results.iter().for_each(|word| results.insert(word.reg()));
-    made.changes.add(results);
+    made.changes.add(words.of_results());
     Ok(made)
 }
 
 struct Memo<'a> {
     a: Assembler,
     words: &'a Words,
+    has_flags: bool,
     errno: Option<i32>,
     /// The length of an entry, as a power of two.
     shift: u32,
 }
 
 impl Memo<'_> {
-    fn new(words: &Words, errno: Option<i32>) -> Memo<'_> {
+    fn new(words: &Words, changes: Changes) -> Memo<'_> {
         let n_words = 2 + words.arguments.len() + words.results.len();
         let shift = 3 + n_words.next_power_of_two().trailing_zeros();
-        Memo { a: Assembler::new(&[ORIGINAL]), words, errno, shift }
+        let (has_flags, errno) = match changes {
+            Changes::Nothing => (false, None),
+            Changes::State(errno) => (true, errno),
+        };
+        Memo { a: Assembler::new(&[ORIGINAL]), words, has_flags, errno, shift }
     }
 
     /// Where argument `n` is in an entry; behind the last one are the results.
@@ -123,6 +136,9 @@ impl Memo<'_> {
             self.a.read(R10, *word)?;
             self.a.put(Instruction::with2(Code::Cmp_r64_rm64, R10, place)?)?;
             self.a.jump(Code::Jne_rel32_64, miss)?;
+        }
+        if !self.has_flags {
+            return Ok(());
         }
         let a = &mut self.a;
         // The red zone is nobody's here.
@@ -173,7 +189,7 @@ impl Memo<'_> {
             a.mov(R10, RAX)?;
             a.put(Instruction::with2(Code::Shr_rm64_imm8, R10, 32)?)?;
             a.jump(Code::Je_rel32_64, hit)?;
-            a.store(a.errno(errno), R10D)?;
+            a.store(errno_at(errno), R10D)?;
         }
         a.jump(Code::Jmp_rel32_64, hit)
     }
@@ -181,17 +197,11 @@ impl Memo<'_> {
     /// Calls the function, and keeps what it did.
     fn call_and_keep(&mut self) -> Written {
         let frame = Frame::of(self.words);
-        let a = &mut self.a;
-        // Where an exception would be raised, nothing is remembered.
-        a.put(Instruction::with1(Code::Stmxcsr_m32, at(RSP, -8))?)?;
-        a.load(R10D, at(RSP, -8))?;
-        a.put(Instruction::with1(Code::Not_rm32, R10D)?)?;
-        a.with_number(Code::Test_rm32_imm32, R10D, MASKS)?;
-        let (call, out) = (a.label(), a.label());
-        a.jump(Code::Je_rel32_64, call)?;
-        a.put_to(Instruction::with1(Code::Jmp_rm64, nowhere())?, To::Slot(0))?;
-        a.here(call);
-        a.lower(frame.len)?;
+        let out = self.a.label();
+        if self.has_flags {
+            self.pass_where_exceptions_are_raised()?;
+        }
+        self.a.lower(frame.len)?;
         self.save(&frame)?;
         self.a.put_to(Instruction::with1(Code::Call_rm64, nowhere())?, To::Slot(0))?;
         self.take(&frame)?;
@@ -206,6 +216,20 @@ impl Memo<'_> {
         self.a.put(Instruction::with(Code::Retnq))
     }
 
+    /// Where an exception would be raised, nothing is remembered.
+    fn pass_where_exceptions_are_raised(&mut self) -> Written {
+        let a = &mut self.a;
+        a.put(Instruction::with1(Code::Stmxcsr_m32, at(RSP, -8))?)?;
+        a.load(R10D, at(RSP, -8))?;
+        a.put(Instruction::with1(Code::Not_rm32, R10D)?)?;
+        a.with_number(Code::Test_rm32_imm32, R10D, MASKS)?;
+        let none = a.label();
+        a.jump(Code::Je_rel32_64, none)?;
+        a.put_to(Instruction::with1(Code::Jmp_rm64, nowhere())?, To::Slot(0))?;
+        a.here(none);
+        Ok(())
+    }
+
     /// Keeps what it is called with; its flags are lowered, and errno is 0.
     fn save(&mut self, frame: &Frame) -> Written {
         let a = &mut self.a;
@@ -214,15 +238,18 @@ impl Memo<'_> {
             a.read(R10, *word)?;
             a.store(at(RSP, Frame::ARGUMENTS + 8 * n), R10)?;
         }
+        if !self.has_flags {
+            return Ok(());
+        }
         a.put(Instruction::with1(Code::Stmxcsr_m32, at(RSP, Frame::BEFORE))?)?;
         a.load(R10D, at(RSP, Frame::BEFORE))?;
         a.with_number(Code::And_rm32_imm32, R10D, !FLAGS)?;
         a.store(at(RSP, Frame::AFTER), R10D)?;
         a.put(Instruction::with1(Code::Ldmxcsr_m32, at(RSP, Frame::AFTER))?)?;
         if let Some(errno) = self.errno {
-            a.load(R10D, a.errno(errno))?;
+            a.load(R10D, errno_at(errno))?;
             a.store(at(RSP, frame.errno_before()), R10D)?;
-            a.put(Instruction::with2(Code::Mov_rm32_imm32, a.errno(errno), 0)?)?;
+            a.put(Instruction::with2(Code::Mov_rm32_imm32, errno_at(errno), 0)?)?;
         }
         Ok(())
     }
@@ -234,6 +261,9 @@ impl Memo<'_> {
             a.read(R10, Word { len: 8, ..*word })?;
             a.store(at(RSP, frame.results + 8 * n), R10)?;
         }
+        if !self.has_flags {
+            return a.put(Instruction::with2(Code::Mov_rm32_imm32, at(RSP, Frame::ERRNO), 0)?);
+        }
         a.put(Instruction::with1(Code::Stmxcsr_m32, at(RSP, Frame::AFTER))?)?;
         a.load(R10D, at(RSP, Frame::BEFORE))?;
         a.with_number(Code::And_rm32_imm8, R10D, FLAGS)?;
@@ -244,12 +274,12 @@ impl Memo<'_> {
             return a.put(Instruction::with2(Code::Mov_rm32_imm32, at(RSP, Frame::ERRNO), 0)?);
         };
         let sets = a.label();
-        a.load(R10D, a.errno(errno))?;
+        a.load(R10D, errno_at(errno))?;
         a.store(at(RSP, Frame::ERRNO), R10D)?;
         a.put(Instruction::with2(Code::Test_rm32_r32, R10D, R10D)?)?;
         a.jump(Code::Jne_rel32_64, sets)?;
         a.load(R10D, at(RSP, frame.errno_before()))?;
-        a.store(a.errno(errno), R10D)?;
+        a.store(errno_at(errno), R10D)?;
         a.here(sets);
         Ok(())
     }
@@ -257,11 +287,13 @@ impl Memo<'_> {
     /// Writes the entry, and goes to `out` if it is not to be written.
     fn write_entry(&mut self, frame: &Frame, out: super::Label) -> Written {
         let a = &mut self.a;
-        // One that has changed how it is rounded is none of those for which this is.
-        a.load(R10D, at(RSP, Frame::BEFORE))?;
-        a.put(Instruction::with2(Code::Xor_r32_rm32, R10D, at(RSP, Frame::AFTER))?)?;
-        a.with_number(Code::Test_rm32_imm32, R10D, CONTROL)?;
-        a.jump(Code::Jne_rel32_64, out)?;
+        if self.has_flags {
+            // One that has changed how it is rounded is none of those for which this is.
+            a.load(R10D, at(RSP, Frame::BEFORE))?;
+            a.put(Instruction::with2(Code::Xor_r32_rm32, R10D, at(RSP, Frame::AFTER))?)?;
+            a.with_number(Code::Test_rm32_imm32, R10D, CONTROL)?;
+            a.jump(Code::Jne_rel32_64, out)?;
+        }
         a.load(R11, at(RSP, 0))?;
         a.load(RAX, at(R11, 0))?;
         a.with_number(Code::Test_AL_imm8, Register::AL, 2)?;
@@ -278,11 +310,13 @@ impl Memo<'_> {
             a.load(RAX, at(RSP, Frame::ARGUMENTS + distance))?;
             a.store(at(R11, ARGUMENTS + distance), RAX)?;
         }
-        a.load(EAX, at(RSP, Frame::AFTER))?;
-        a.with_number(Code::And_EAX_imm32, EAX, CONTROL | FLAGS)?;
-        a.store(at(R11, STATE), EAX)?;
-        a.with_number(Code::Or_EAX_imm32, EAX, CONTROL)?;
-        a.store(at(R11, SEEN), EAX)?;
+        if self.has_flags {
+            a.load(EAX, at(RSP, Frame::AFTER))?;
+            a.with_number(Code::And_EAX_imm32, EAX, CONTROL | FLAGS)?;
+            a.store(at(R11, STATE), EAX)?;
+            a.with_number(Code::Or_EAX_imm32, EAX, CONTROL)?;
+            a.store(at(R11, SEEN), EAX)?;
+        }
         let whole = a.label();
         a.load(EAX, at(RSP, Frame::ERRNO))?;
         a.put(Instruction::with2(Code::Test_rm32_r32, EAX, EAX)?)?;

@@ -93,7 +93,7 @@ fn errno() -> i32 {
 fn a_table_gives_what_the_function_gave_with_flags_and_errno() {
     let _alone = alone();
     let before = mxcsr();
-    let made = memo(&real(), 64, Some(errno_at())).expect("it can be written");
+    let made = memo(&real(), 64, Changes::State(Some(errno_at()))).expect("it can be written");
     let placed = Placed::new(&made, &[(ORIGINAL, logarithm as *const () as u64)]);
     let f = placed.real();
     // What is all zeros is in no entry that is empty.
@@ -144,7 +144,7 @@ fn a_table_tells_all_words_apart_and_no_more() {
     let _alone = alone();
     let arguments = vec![Word::general(7, 4), Word::vector(0, 4), Word::general(6, 8), Word::vector(1, 8)];
     let words = Words { arguments, results: vec![Word::general(0, 8)] };
-    let made = memo(&words, 4096, None).expect("it can be written");
+    let made = memo(&words, 4096, Changes::Nothing).expect("it can be written");
     let placed = Placed::new(&made, &[(ORIGINAL, mixed as *const () as u64)]);
     let f = unsafe { std::mem::transmute::<u64, extern "C" fn(u64, u64, f64, f64) -> u64>(placed.at) };
     // What stands above what they take is not theirs.
@@ -193,7 +193,7 @@ fn results_of_two_words_come_back_in_their_registers() {
     let _alone = alone();
     let argument = Word::general(7, 8);
     let words = Words { arguments: vec![argument], results: vec![Word::general(0, 8), F64] };
-    let made = memo(&words, 1, None).expect("it can be written");
+    let made = memo(&words, 1, Changes::State(None)).expect("it can be written");
     let placed = Placed::new(&made, &[(ORIGINAL, two as *const () as u64)]);
     let f = unsafe { std::mem::transmute::<u64, extern "C" fn(u64) -> Two>(placed.at) };
     let from = n_calls();
@@ -202,7 +202,7 @@ fn results_of_two_words_come_back_in_their_registers() {
     }
     assert_eq!(n_calls(), from + 3);
     let words = Words { arguments: vec![F64], results: vec![F64, Word::vector(1, 8)] };
-    let made = memo(&words, 16, None).expect("it can be written");
+    let made = memo(&words, 16, Changes::Nothing).expect("it can be written");
     let placed = Placed::new(&made, &[(ORIGINAL, reals as *const () as u64)]);
     let f = unsafe { std::mem::transmute::<u64, extern "C" fn(f64) -> Reals>(placed.at) };
     let from = n_calls();
@@ -215,7 +215,7 @@ fn results_of_two_words_come_back_in_their_registers() {
 #[test]
 fn threads_that_write_one_entry_never_read_a_mixture() {
     let _alone = alone();
-    let made = memo(&real(), 1, Some(errno_at())).expect("it can be written");
+    let made = memo(&real(), 1, Changes::State(Some(errno_at()))).expect("it can be written");
     extern "C" fn twice(x: f64) -> f64 {
         x * 2.0 + 1.0
     }
@@ -245,6 +245,7 @@ fn a_known_result_is_given_for_its_arguments_alone() {
             results: vec![result],
             raised: mxcsr() & 0x3f,
             errno: errno_set.map(|value| (errno_at(), value)),
+            counts: Counts::Default,
         };
         assert_ne!(known.raised, 0);
         let made = constant(&real(), &known).expect("it can be written");
@@ -267,6 +268,86 @@ fn a_known_result_is_given_for_its_arguments_alone() {
         assert_eq!(n_calls(), from + 1, "rounded upwards, it is another result");
     }
     set_mxcsr(before);
+}
+
+/// 1 + 2⁻⁵⁴: another result in each mode of rounding but two, and inexact in all.
+extern "C" fn rounded(x: f64) -> f64 {
+    N_CALLS.fetch_add(1, Ordering::Relaxed);
+    black_box(x) + black_box(0.25 * f64::EPSILON)
+}
+
+/// 2: the same in all modes.
+extern "C" fn exact(x: f64) -> f64 {
+    N_CALLS.fetch_add(1, Ordering::Relaxed);
+    black_box(x) + black_box(1.0)
+}
+
+#[test]
+fn a_known_result_counts_in_the_modes_for_which_it_is_said() {
+    let _alone = alone();
+    let before = mxcsr();
+    let all = |f: extern "C" fn(f64) -> f64, mode: u32| {
+        set_mxcsr(mode);
+        let result = black_box(f)(1.0).to_bits();
+        let raised = mxcsr();
+        set_mxcsr(before);
+        (result, raised)
+    };
+    let functions: [extern "C" fn(f64) -> f64; 2] = [rounded, exact];
+    for function in functions {
+        let (result, raised) = all(function, mxcsr::DEFAULT);
+        let is_same = |mode: &u32| {
+            let (other, flags) = all(function, *mode);
+            other == result && flags & mxcsr::FLAGS == raised & mxcsr::FLAGS
+        };
+        let counts = match mxcsr::modes().all(|mode| is_same(&mode)) {
+            true => Counts::Always,
+            false => Counts::Nearest,
+        };
+        assert!(mxcsr::modes().filter(|mode| mxcsr::is_nearest(*mode)).all(|mode| is_same(&mode)));
+        assert_eq!(
+            counts == Counts::Always,
+            std::ptr::fn_addr_eq(function, exact as extern "C" fn(f64) -> f64)
+        );
+        let known = Known {
+            arguments: vec![1.0f64.to_bits()],
+            results: vec![result],
+            raised: raised & mxcsr::FLAGS,
+            errno: None,
+            counts,
+        };
+        let made = constant(&real(), &known).expect("it can be written");
+        let placed = Placed::new(&made, &[(ORIGINAL, function as *const () as u64)]);
+        for mode in mxcsr::modes() {
+            let want = all(function, mode);
+            let from = n_calls();
+            assert_eq!(all(placed.real(), mode), want, "{mode:#x}");
+            let is_known = counts == Counts::Always || mxcsr::is_nearest(mode);
+            assert_eq!(n_calls() == from, is_known, "{mode:#x}");
+        }
+    }
+}
+
+#[test]
+fn asking_how_numbers_are_rounded_changes_no_register() {
+    let _alone = alone();
+    let known = Known {
+        arguments: vec![1.0f64.to_bits()],
+        results: vec![7],
+        raised: mxcsr::INEXACT,
+        errno: None,
+        counts: Counts::Nearest,
+    };
+    let made = constant(&real(), &known).expect("it can be written");
+    let placed = Placed::new(&made, &[(ORIGINAL, exact as *const () as u64)]);
+    let (mut result, mut last) = (1.0f64.to_bits(), 0x0123_4567_89ab_cdef_u64);
+    unsafe {
+        asm!(
+            "movq xmm0, rax", "movq xmm15, rcx", "call rdx", "movq rax, xmm0", "movq rcx, xmm15",
+            inout("rax") result, inout("rcx") last, in("rdx") placed.at, clobber_abi("C"),
+        );
+    }
+    assert_eq!((result, last), (7, 0x0123_4567_89ab_cdef));
 }
 
 /// The bytes of `T` at `at`.
