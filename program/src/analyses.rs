@@ -4,6 +4,7 @@ pub mod dominators;
 pub mod flow_graph;
 pub mod liveness;
 pub mod loops;
+pub mod mixes;
 pub mod purity;
 pub mod resolvers;
 pub mod stack_arguments;

@@ -22,6 +22,7 @@ pub mod image;
 pub mod layout;
 pub mod libc;
 mod lines;
+pub mod mix;
 mod model;
 mod recorded_lines;
 pub mod signature;
@@ -38,6 +39,7 @@ pub use ids::{BlockId, EdgeId, FuncId};
 pub use image::{Image, ImageId, LoadError};
 pub use libc::returns_twice;
 pub use lines::{Declarations, Frame, Lines, Statements};
+pub use mix::{Metric, Mix};
 pub use model::{
     Block, BlockEnd, Call, CallKind, Callee, DataKind, DataObject, Edge, EdgeKind, Function, Gap, GapReason,
     Instructions, JumpTable, Origin, Program, Remark, Sure, Unread,

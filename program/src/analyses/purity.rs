@@ -62,8 +62,8 @@ impl Program {
         true
     }
 
-    /// Whether `func`, or what it calls, may calculate with floating-point numbers, which changes flags: it is
-    /// not shown that nobody of them names a register for these.
+    /// Whether `func`, or what it calls, may calculate with floating-point numbers, which changes flags: it
+    /// is not shown that nobody of them names a register for these.
     pub fn may_use_floats(&self, func: FuncId) -> bool {
         let (mut seen, mut todo) = (BTreeSet::from([func]), vec![func]);
         let mut effects = EffectsOf::new();

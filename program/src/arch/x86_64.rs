@@ -6,6 +6,7 @@
 pub mod abi;
 mod effects;
 mod memory;
+mod mix;
 mod position;
 mod quick;
 mod step;
