@@ -4,6 +4,7 @@
 
 mod blocks;
 mod carry;
+pub mod compare;
 mod compute;
 mod counts;
 mod data;

@@ -15,7 +15,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("program", &[]),
     ("profile", &["program"]),
     ("trace", &[]),
-    ("matching", &["program", "profile"]),
+    ("matching", &["program", "profile", "trace"]),
     ("probe", &["program"]),
     ("live", &["program", "probe"]),
     ("measure", &["program", "profile", "probe", "trace"]),

@@ -1,0 +1,181 @@
+//! The events of an activity as they are compared: with the keys of both builds, and without the calls that
+//! the other build has inlined.
+//!
+//! What an inlined function did stands in its caller there. So calls that one build alone makes are taken to
+//! be transparent: what they did stands in their caller, too.
+
+use super::code::NONE;
+use super::keys::{CallKey, Keys};
+use super::log::{Kind, Place, Side, Token};
+use std::collections::{BTreeSet, HashMap};
+
+/// The key of what belongs to rounds that stand before it.
+pub const JOINED: u32 = NONE - 1;
+
+/// An event, or the place of one that is none any more, which has a gap in front of it all the same.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Item {
+    /// What it is called in both builds; [`NONE`] if it is none, [`JOINED`] if it is a part of rounds before.
+    pub key: u32,
+    /// The same of a call without its place.
+    pub name: u32,
+    /// Where it stands: the token of an activity, or behind the last.
+    pub activity: u32,
+    /// Which token.
+    pub token: u32,
+}
+
+impl Item {
+    /// Whether it is an event.
+    pub fn is_event(&self) -> bool {
+        self.key < JOINED
+    }
+}
+
+/// Numbers that calls and loops have in both builds.
+#[derive(Default)]
+pub struct Numbers {
+    calls: HashMap<CallKey, u32>,
+    names: HashMap<u32, u32>,
+    loops: HashMap<u32, u32>,
+    n: u32,
+}
+
+impl Numbers {
+    fn next<K: std::hash::Hash + Eq>(map: &mut HashMap<K, u32>, n: &mut u32, key: K) -> u32 {
+        *map.entry(key).or_insert_with(|| {
+            *n += 1;
+            *n - 1
+        })
+    }
+}
+
+/// How a side's activities are read.
+pub struct Reading<'a> {
+    /// 0 is the old one.
+    pub n: usize,
+    /// The side.
+    pub side: &'a Side<'a>,
+    /// What is what.
+    pub keys: &'a Keys,
+    /// Calls that the other side does not make.
+    pub transparent: &'a BTreeSet<CallKey>,
+}
+
+impl Reading<'_> {
+    /// The call at a token of an activity, and what it came to.
+    pub fn call(&self, function: u32, token: Token) -> Option<(CallKey, u32)> {
+        let Kind::Call(call) = token.kind() else { return None };
+        let called = self.side.log.calls.get(call as usize)?;
+        let callee = self.side.log.activities.get(called.activity as usize)?.function;
+        Some((self.keys.call(self.n, function, called.site, callee), called.activity))
+    }
+
+    /// What a call at an item came to.
+    pub fn called(&self, item: &Item) -> Option<u32> {
+        let activity = self.side.log.activities.get(item.activity as usize)?;
+        let Kind::Call(call) = activity.tokens.get(item.token as usize)?.kind() else { return None };
+        self.side.log.calls.get(call as usize).map(|called| called.activity)
+    }
+
+    /// The place of an item in its function.
+    pub fn place(&self, item: &Item) -> Place {
+        let Some(activity) = self.side.log.activities.get(item.activity as usize) else { return Place::End };
+        self.place_of(activity.tokens.get(item.token as usize).copied())
+    }
+
+    /// The place of a token; without one, where the function is left.
+    pub fn place_of(&self, token: Option<Token>) -> Place {
+        match token.map(Token::kind) {
+            None => Place::End,
+            Some(Kind::Rounds(of)) => Place::Rounds(of),
+            Some(Kind::Call(call)) => match self.side.log.calls.get(call as usize) {
+                Some(called) if called.site != NONE => Place::Site(called.site),
+                Some(called) => {
+                    let of = self.side.log.activities.get(called.activity as usize);
+                    Place::Called(of.map_or(NONE, |of| of.function))
+                }
+                None => Place::End,
+            },
+        }
+    }
+
+    /// The events of `activity`, with those of transparent calls in their places.
+    pub fn items(&self, activity: u32, numbers: &mut Numbers) -> Vec<Item> {
+        let mut items = Vec::new();
+        self.add(activity, numbers, &mut items);
+        items
+    }
+
+    /// Adds the events of `activity`; what is behind the last is an item without a key.
+    pub fn add(&self, activity: u32, numbers: &mut Numbers, items: &mut Vec<Item>) {
+        // Activities that are gone through, each with the next token.
+        let mut open = vec![(activity, 0u32)];
+        let first = items.len();
+        while let Some((at, token)) = open.last_mut() {
+            let (activity, n) = (*at, *token);
+            *token += 1;
+            let Some(of) = self.side.log.activities.get(activity as usize) else {
+                open.pop();
+                continue;
+            };
+            let Some(&token) = of.tokens.get(n as usize) else {
+                items.push(Item { key: NONE, name: NONE, activity, token: n });
+                open.pop();
+                continue;
+            };
+            match token.kind() {
+                Kind::Rounds(of) => {
+                    let key = self.keys.loops[self.n].get(of as usize).copied().unwrap_or(NONE);
+                    let key = Numbers::next(&mut numbers.loops, &mut numbers.n, key);
+                    items.push(Item { key, name: key, activity, token: n });
+                }
+                Kind::Call(_) => {
+                    let Some((key, called)) = self.call(of.function, token) else { continue };
+                    if self.transparent.contains(&key) {
+                        items.push(Item { key: NONE, name: NONE, activity, token: n });
+                        open.push((called, 0));
+                        continue;
+                    }
+                    let name = Numbers::next(&mut numbers.names, &mut numbers.n, key.callee);
+                    let key = Numbers::next(&mut numbers.calls, &mut numbers.n, key);
+                    items.push(Item { key, name, activity, token: n });
+                }
+            }
+        }
+        self.join_rounds(first, items);
+    }
+
+    /// Rounds of one loop are one event where no call is between them any more.
+    fn join_rounds(&self, first: usize, items: &mut [Item]) {
+        // Rounds since the last call: their loops, and where they stand.
+        let mut since: Vec<(u32, usize)> = Vec::new();
+        let mut has_spliced = false;
+        for at in first..items.len() {
+            let Some(item) = items.get(at).copied() else { return };
+            if !item.is_event() {
+                has_spliced = true;
+                continue;
+            }
+            let Place::Rounds(of) = self.place(&item) else {
+                since.clear();
+                has_spliced = false;
+                continue;
+            };
+            let known = since.iter().position(|(other, _)| *other == of).filter(|_| has_spliced);
+            let is_inside = |(other, _): &(u32, usize)| {
+                let function = |of: u32| self.side.code.loops.get(of as usize).map(|of| of.function);
+                function(*other) != function(of) || self.side.code.is_in(*other, of)
+            };
+            match known.filter(|known| since.get(known + 1..).unwrap_or_default().iter().all(is_inside)) {
+                Some(known) => {
+                    let from = since.get(known).map_or(at, |known| known.1 + 1);
+                    since.truncate(known + 1);
+                    let joined = items.get_mut(from..=at).unwrap_or_default();
+                    joined.iter_mut().for_each(|item| (item.key, item.name) = (JOINED, JOINED));
+                }
+                None => since.push((of, at)),
+            }
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! What calls and loops are called in both builds, so that those of one and of the other can be told to be
+//! the same.
+//!
+//! A call is known by the function and line that it was written in, whatever was inlined into what since, and
+//! by the function that is called; a loop by the lines of its body in the function that all of it is of.
+//! Where nothing is known of lines, a call is known by the functions alone, and a loop by what a matching
+//! of the builds says of its header.
+
+use super::code::{Code, NONE, count};
+use super::log::{Kind, Side};
+use crate::names::bare;
+use program::{Lines, Va};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// A line of a function: where something was written.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Origin {
+    /// The function, as [`Keys::name`] numbers it.
+    pub function: u32,
+    /// The line; 0 if it is not known.
+    pub line: u32,
+}
+
+/// Names of both builds, and what is what.
+#[derive(Default)]
+pub struct Keys {
+    names: HashMap<Box<str>, u32>,
+    /// By side, and function: its bare name's number.
+    pub functions: [Vec<u32>; 2],
+    /// By side, and site: where it was written.
+    pub sites: [Vec<Option<Origin>>; 2],
+    /// Lines of calls that are others in the new build: by that line and what is called.
+    lines: HashMap<(Origin, u32), u32>,
+    /// By side, and loop: equal ones have one number.
+    pub loops: [Vec<u32>; 2],
+}
+
+/// A call, as both builds know it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct CallKey {
+    /// Where it was written; without a line, the function that it is in.
+    pub from: Origin,
+    /// The name of what is called.
+    pub callee: u32,
+}
+
+impl Keys {
+    /// Of two sides; `was` says of blocks of their first modules, by where they start, what those of the new
+    /// build were in the old one, where lines do not say it.
+    pub fn of(sides: &[Side<'_>; 2], was: &HashMap<Va, Va>) -> Keys {
+        let mut keys = Keys::default();
+        for (n, side) in sides.iter().enumerate() {
+            let all = side.code.functions.iter();
+            keys.functions[n] = all.map(|of| number(&mut keys.names, &of.bare)).collect();
+            keys.sites[n] = sites(side, &mut keys.names);
+        }
+        keys.lines = other_lines(&keys, sides);
+        keys.loops = loops(&mut keys.names, sides, was);
+        keys
+    }
+
+    /// The call of `callee`, a function of side `n`, at `site`, in `function`.
+    pub fn call(&self, n: usize, function: u32, site: u32, callee: u32) -> CallKey {
+        let name = |of: u32| self.functions[n].get(of as usize).copied().unwrap_or(NONE);
+        let callee = name(callee);
+        let from = match self.sites[n].get(site as usize).copied().flatten() {
+            Some(from) if n == 1 => {
+                let line = self.lines.get(&(from, callee)).copied().unwrap_or(from.line);
+                Origin { line, ..from }
+            }
+            Some(from) => from,
+            None => Origin { function: name(function), line: 0 },
+        };
+        CallKey { from, callee }
+    }
+}
+
+fn number(names: &mut HashMap<Box<str>, u32>, name: &str) -> u32 {
+    if let Some(known) = names.get(name) {
+        return *known;
+    }
+    let next = count(names.len());
+    names.insert(name.into(), next);
+    next
+}
+
+/// Where each call was written that is in a file with lines.
+fn sites(side: &Side<'_>, names: &mut HashMap<Box<str>, u32>) -> Vec<Option<Origin>> {
+    let all = side.code.sites.iter().map(|site| {
+        let module = side.code.functions.get(site.function as usize)?.module;
+        let lines = side.modules.get(module as usize)?.lines.as_ref()?;
+        let frames = lines.frames(site.at);
+        let frame = frames.first()?;
+        let line = frame.line.filter(|line| *line > 0)?;
+        Some(Origin { function: number(names, &bare(frame.function.as_deref()?).name), line })
+    });
+    all.collect()
+}
+
+/// How far apart the lines may be that compilers say of one call.
+const NEAR: u32 = 3;
+
+/// Of calls whose line one build alone has: the line that the old build has. One call may take up several
+/// lines, and compilers do not agree on which one to tell.
+fn other_lines(keys: &Keys, sides: &[Side<'_>; 2]) -> HashMap<(Origin, u32), u32> {
+    let lines = |n: usize, side: &Side<'_>| {
+        let mut found: BTreeMap<(u32, u32), BTreeSet<u32>> = BTreeMap::new();
+        for called in &side.log.calls {
+            let Some(origin) = keys.sites[n].get(called.site as usize).copied().flatten() else { continue };
+            let callee = side.log.activities.get(called.activity as usize).map_or(NONE, |of| of.function);
+            let callee = keys.functions[n].get(callee as usize).copied().unwrap_or(NONE);
+            found.entry((origin.function, callee)).or_default().insert(origin.line);
+        }
+        found
+    };
+    let [old, new] = [lines(0, &sides[0]), lines(1, &sides[1])];
+    let mut others = HashMap::new();
+    for (&(function, callee), lines) in &new {
+        let Some(known) = old.get(&(function, callee)) else { continue };
+        let mut free: BTreeSet<u32> = known.difference(lines).copied().collect();
+        let mut left = Vec::new();
+        for &line in lines.difference(known) {
+            let near = free.iter().copied().filter(|other| other.abs_diff(line) <= NEAR);
+            match near.min_by_key(|other| other.abs_diff(line)) {
+                Some(other) => {
+                    free.remove(&other);
+                    others.insert((Origin { function, line }, callee), other);
+                }
+                None => left.push(line),
+            }
+        }
+        if left.len() == free.len() {
+            let pairs = left.into_iter().zip(free);
+            others.extend(pairs.map(|(line, other)| ((Origin { function, line }, callee), other)));
+        }
+    }
+    others
+}
+
+/// What is known of a loop by its lines.
+struct LoopLines {
+    /// The function that all of it is of.
+    function: u32,
+    /// Its lines there.
+    lines: BTreeSet<u32>,
+    /// The first line of its header there; 0 if there is none.
+    header: u32,
+}
+
+/// A frame of an instruction: its function's bare name, its file, its line.
+type Frame = (u32, Box<str>, u32);
+
+fn frames(lines: &Lines, at: Va, names: &mut HashMap<Box<str>, u32>) -> Vec<Frame> {
+    let all = lines.frames(at).into_iter().rev().map(|frame| {
+        let function = frame.function.as_deref().map_or(NONE, |name| number(names, &bare(name).name));
+        (function, frame.file.unwrap_or_default().into(), frame.line.unwrap_or(0))
+    });
+    all.collect()
+}
+
+/// The lines of loop `n` of a side, if any are known.
+fn loop_lines(side: &Side<'_>, n: usize, names: &mut HashMap<Box<str>, u32>) -> Option<LoopLines> {
+    let of = side.code.loops.get(n)?;
+    let module = side.modules.get(side.code.functions.get(of.function as usize)?.module as usize)?;
+    let lines = module.lines.as_ref()?;
+    let (mut all, mut of_header) = (Vec::new(), Vec::new());
+    for block in &of.blocks {
+        let block = side.code.blocks.get(*block as usize)?;
+        for insn in module.program.insns(block.id.1) {
+            let found = frames(lines, insn.at(), names);
+            if block.at == of.header {
+                of_header.push(found.clone());
+            }
+            all.push(found);
+        }
+    }
+    all.retain(|frames| !frames.is_empty());
+    // The innermost function that all of it is of.
+    let mut common: Vec<(u32, Box<str>)> =
+        all.first()?.iter().map(|(function, file, _)| (*function, file.clone())).collect();
+    for frames in &all {
+        let same = |(a, b): &(&(u32, Box<str>), &Frame)| a.0 == b.0 && a.1 == b.1;
+        let n = common.iter().zip(frames).take_while(same).count();
+        common.truncate(n.max(1));
+    }
+    let (function, file) = common.last()?.clone();
+    let line = |frames: &Vec<Frame>| {
+        let own = frames.iter().rev().find(|frame| frame.0 == function && frame.1 == file);
+        own.map(|frame| frame.2).filter(|line| *line > 0)
+    };
+    let header = of_header.iter().filter_map(line).min().unwrap_or(0);
+    let lines: BTreeSet<u32> = all.iter().filter_map(line).collect();
+    (!lines.is_empty()).then_some(LoopLines { function, lines, header })
+}
+
+/// Which share of lines two loops have in common.
+fn common_share(a: &BTreeSet<u32>, b: &BTreeSet<u32>) -> f64 {
+    let both = a.intersection(b).count();
+    let either = a.len() + b.len() - both;
+    #[expect(clippy::cast_precision_loss, reason = "a share of few lines")]
+    let share = both as f64 / either.max(1) as f64;
+    share
+}
+
+/// Loops of one build are the same from this share of common lines on: unrolled, split, unswitched.
+const SAME: f64 = 0.8;
+/// Those of two builds.
+const ALIKE: f64 = 0.3;
+/// What it is worth that the headers' lines are one or next to each other.
+const OF_HEADER: f64 = 0.2;
+
+/// Loops that are one.
+struct Cluster {
+    lines: BTreeSet<u32>,
+    header: u32,
+    key: u32,
+}
+
+/// Numbers for loops.
+#[derive(Default)]
+struct LoopKeys {
+    n: u32,
+    /// By function.
+    clusters: HashMap<u32, Vec<Cluster>>,
+    /// By where the header is, of the old build.
+    headers: HashMap<Va, u32>,
+}
+
+impl LoopKeys {
+    fn next(&mut self) -> u32 {
+        self.n += 1;
+        self.n - 1
+    }
+
+    /// Of a loop of the old build.
+    fn old(&mut self, lines: Option<LoopLines>) -> u32 {
+        let Some(LoopLines { function, lines, header }) = lines else { return self.next() };
+        let known = self.clusters.get(&function).map_or(&[][..], Vec::as_slice);
+        let is_same = |one: &&Cluster| one.header == header && common_share(&one.lines, &lines) > SAME;
+        if let Some(one) = known.iter().rev().find(is_same) {
+            return one.key;
+        }
+        let key = self.next();
+        self.clusters.entry(function).or_default().push(Cluster { lines, header, key });
+        key
+    }
+
+    /// Of a loop of the new build, whose header became of the one there.
+    fn new(&mut self, lines: Option<LoopLines>, was: Option<Va>) -> u32 {
+        let alike = lines.and_then(|LoopLines { function, lines, header }| {
+            let score = |one: &Cluster| {
+                let near = one.header.abs_diff(header) <= 1;
+                common_share(&one.lines, &lines) + if near { OF_HEADER } else { 0.0 }
+            };
+            let far = |one: &Cluster| one.header.abs_diff(header);
+            let known = self.clusters.get(&function)?.iter().map(|one| (score(one), one));
+            let best = known.max_by(|a, b| a.0.total_cmp(&b.0).then(far(b.1).cmp(&far(a.1))))?;
+            (best.0 >= ALIKE).then_some(best.1.key)
+        });
+        let by_match = || was.and_then(|was| self.headers.get(&was).copied());
+        alike.or_else(by_match).unwrap_or_else(|| self.next())
+    }
+}
+
+/// By side and loop: its number; `was` as [`Keys::of`] has it.
+fn loops(
+    names: &mut HashMap<Box<str>, u32>,
+    [old, new]: &[Side<'_>; 2],
+    was: &HashMap<Va, Va>,
+) -> [Vec<u32>; 2] {
+    let mut keys = LoopKeys::default();
+    let mut of_old = Vec::new();
+    for (n, of) in old.code.loops.iter().enumerate() {
+        let key = keys.old(loop_lines(old, n, names));
+        if module(old.code, of.function) == 0 {
+            keys.headers.insert(of.header, key);
+        }
+        of_old.push(key);
+    }
+    let all = new.code.loops.iter().enumerate();
+    let of_new = all.map(|(n, of)| {
+        let was = was.get(&of.header).copied().filter(|_| module(new.code, of.function) == 0);
+        keys.new(loop_lines(new, n, names), was)
+    });
+    let of_new = of_new.collect();
+    [of_old, of_new]
+}
+
+fn module(code: &Code, function: u32) -> u32 {
+    code.functions.get(function as usize).map_or(NONE, |of| of.module)
+}
+
+/// The calls of a side that have run, as both builds know them.
+pub fn calls_of(keys: &Keys, n: usize, side: &Side<'_>) -> BTreeSet<CallKey> {
+    let mut found = BTreeSet::new();
+    for activity in &side.log.activities {
+        for token in &activity.tokens {
+            let Kind::Call(call) = token.kind() else { continue };
+            let Some(called) = side.log.calls.get(call as usize) else { continue };
+            let callee = side.log.activities.get(called.activity as usize).map_or(NONE, |of| of.function);
+            found.insert(keys.call(n, activity.function, called.site, callee));
+        }
+    }
+    found
+}

@@ -1,0 +1,133 @@
+//! Activities of both builds that are the same, from the threads down: their events aligned, and what was
+//! called at events that are paired, paired.
+//!
+//! Each two activities are aligned once, however often they come together: one that calls another has a
+//! larger number, so those with the largest come first.
+
+use super::code::NONE;
+use super::items::{Item, Numbers, Reading};
+use super::sequence;
+use std::collections::BTreeMap;
+
+/// How deep gaps are opened, one in another.
+const MOST_OPENED: u32 = 12;
+
+/// Two activities, aligned.
+pub struct Aligned {
+    /// Those of the old and of the new build.
+    pub activities: [u32; 2],
+    /// How often they come together.
+    pub times: f64,
+    /// The events of both, those of what was opened in their places.
+    pub items: [Vec<Item>; 2],
+    /// Which of the one is which of the other, in order.
+    pub pairs: Vec<(usize, usize)>,
+}
+
+/// Aligns what is reachable from `roots`, pairs of activities; gives each to `take`, once.
+pub fn align(sides: &[Reading<'_>; 2], roots: &[[u32; 2]], mut take: impl FnMut(Aligned)) {
+    let mut numbers = Numbers::default();
+    // By what must come first: the largest.
+    let mut todo: BTreeMap<(u32, u32), f64> = BTreeMap::new();
+    for &[old, new] in roots {
+        *todo.entry((old, new)).or_default() += 1.0;
+    }
+    while let Some(((old, new), times)) = todo.pop_last() {
+        let items = [sides[0].items(old, &mut numbers), sides[1].items(new, &mut numbers)];
+        let mut made = Making { sides, numbers: &mut numbers, items: Default::default(), pairs: Vec::new() };
+        let [a, b] = &items;
+        made.align(a, b, 0, false);
+        let Making { items, pairs, .. } = made;
+        for &(x, y) in &pairs {
+            let called = |n: usize, at: usize| items[n].get(at).and_then(|item| sides[n].called(item));
+            if let (Some(a), Some(b)) = (called(0, x), called(1, y)) {
+                *todo.entry((a, b)).or_default() += times;
+            }
+        }
+        take(Aligned { activities: [old, new], times, items, pairs });
+    }
+}
+
+/// An alignment in the making.
+struct Making<'a, 'b> {
+    sides: &'a [Reading<'b>; 2],
+    numbers: &'a mut Numbers,
+    items: [Vec<Item>; 2],
+    pairs: Vec<(usize, usize)>,
+}
+
+impl Making<'_, '_> {
+    /// Appends `old` and `new`, aligned by their keys, or by names alone.
+    fn align(&mut self, old: &[Item], new: &[Item], depth: u32, by_name: bool) {
+        let keyed = |items: &[Item]| {
+            let all = items.iter().enumerate().filter(|(_, item)| item.is_event());
+            all.map(|(n, item)| (n, if by_name { item.name } else { item.key })).unzip()
+        };
+        let ((at_old, keys_old), (at_new, keys_new)): ((Vec<usize>, Vec<u32>), (Vec<usize>, Vec<u32>)) =
+            (keyed(old), keyed(new));
+        let (mut a, mut b) = (0, 0);
+        for (x, y) in sequence::pairs(&keys_old, &keys_new) {
+            let (Some(&x), Some(&y)) = (at_old.get(x), at_new.get(y)) else { continue };
+            self.gap(old.get(a..x).unwrap_or_default(), new.get(b..y).unwrap_or_default(), depth, by_name);
+            self.pairs.push((self.items[0].len(), self.items[1].len()));
+            self.items[0].extend(old.get(x));
+            self.items[1].extend(new.get(y));
+            (a, b) = (x + 1, y + 1);
+        }
+        self.gap(old.get(a..).unwrap_or_default(), new.get(b..).unwrap_or_default(), depth, by_name);
+    }
+
+    /// Appends what is between two pairs: aligned by names, then with the calls opened that the other side
+    /// does not make there.
+    fn gap(&mut self, old: &[Item], new: &[Item], depth: u32, by_name: bool) {
+        let has = |items: &[Item]| items.iter().any(Item::is_event);
+        if !has(old) || !has(new) || depth >= MOST_OPENED {
+            self.items[0].extend_from_slice(old);
+            self.items[1].extend_from_slice(new);
+            return;
+        }
+        let names =
+            |items: &[Item]| items.iter().filter(|item| item.is_event()).map(|item| item.name).collect();
+        let (of_old, of_new): (Vec<u32>, Vec<u32>) = (names(old), names(new));
+        if !by_name && of_old.iter().any(|name| of_new.contains(name)) {
+            self.align(old, new, depth + 1, true);
+            return;
+        }
+        let (opened_old, is_open) = self.opened(0, old, &of_new);
+        let (opened_new, is_open_too) = self.opened(1, new, &of_old);
+        match is_open || is_open_too {
+            true => self.align(&opened_old, &opened_new, depth + 1, false),
+            false => {
+                self.items[0].extend_from_slice(old);
+                self.items[1].extend_from_slice(new);
+            }
+        }
+    }
+
+    /// `items` with what the calls did that are none of `others`; and whether there is any.
+    fn opened(&mut self, n: usize, items: &[Item], others: &[u32]) -> (Vec<Item>, bool) {
+        let mut opened = Vec::new();
+        let mut is_any = false;
+        for item in items {
+            let called = Some(item).filter(|item| item.is_event() && !others.contains(&item.name));
+            let Some(activity) = called.and_then(|item| self.sides[n].called(item)) else {
+                opened.push(*item);
+                continue;
+            };
+            let has_events = self.sides[n]
+                .side
+                .log
+                .activities
+                .get(activity as usize)
+                .is_some_and(|of| !of.tokens.is_empty());
+            if !has_events {
+                opened.push(*item);
+                continue;
+            }
+            is_any = true;
+            opened.push(Item { key: NONE, name: NONE, ..*item });
+            self.sides[n].add(activity, self.numbers, &mut opened);
+        }
+        (opened, is_any)
+    }
+}
