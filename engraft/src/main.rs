@@ -11,8 +11,8 @@ use output::Answer;
 use std::ffi::OsString;
 use std::process::ExitCode;
 use verbs::{
-    cache, carry, convert, count, diff, doctor, help, instrument, ipc, matches, query, replace, rescue,
-    sample, score, show, trace, values,
+    cache, carry, compare, convert, count, diff, doctor, help, instrument, ipc, matches, query, replace,
+    rescue, sample, score, show, trace, values,
 };
 
 /// Profiles, compares and re-optimises x86-64 Linux programs from their binaries alone
@@ -62,6 +62,7 @@ enum Verb {
     Trace(trace::Args),
     Values(values::Args),
     Diff(diff::Args),
+    Compare(compare::Args),
     Instrument(instrument::Args),
     Ipc(ipc::Args),
     Query(query::Args),
@@ -209,6 +210,7 @@ fn run(cli: Cli) -> anyhow::Result<Answer> {
         Verb::Trace(args) => trace::run(&args),
         Verb::Values(args) => values::run(&args),
         Verb::Diff(args) => diff::run(&args),
+        Verb::Compare(args) => compare::run(&args),
         Verb::Instrument(args) => instrument::run(&args),
         Verb::Ipc(args) => ipc::run(&args),
         Verb::Query(args) => query::run(&args),

@@ -7,6 +7,7 @@
 mod attached;
 pub mod cache;
 pub mod carry;
+pub mod compare;
 pub mod convert;
 pub mod count;
 pub mod diff;

@@ -13,6 +13,7 @@ pub mod cache;
 pub mod carry;
 pub mod chart;
 mod columns;
+pub mod compare;
 pub mod convert;
 pub mod count;
 mod death;

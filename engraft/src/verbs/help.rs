@@ -39,6 +39,7 @@ const TOPICS: &[(&str, &str)] = &[
     ("trace", include_str!("../../../docs/trace.md")),
     ("values", include_str!("../../../docs/values.md")),
     ("diff", include_str!("../../../docs/diff.md")),
+    ("compare", include_str!("../../../docs/compare.md")),
     ("instrument", include_str!("../../../docs/instrument.md")),
     ("ipc", include_str!("../../../docs/ipc.md")),
     ("query", include_str!("../../../docs/query.md")),

@@ -14,6 +14,7 @@ const VERBS: &[&str] = &[
     "convert",
     "count",
     "diff",
+    "compare",
     "instrument",
     "ipc",
     "trace",
@@ -37,6 +38,9 @@ fn workplace() -> tempfile::TempDir {
     assert_eq!(carried.code, Some(0), "{}", carried.stderr);
     run(to.path(), "count -q -o old.engraft -- ./old");
     words_trace(to.path());
+    for build in ["old", "new"] {
+        run(to.path(), &format!("trace -q --modules exe -o {build}.trace -- ./{build}"));
+    }
     let fast = "long of_main(long n) { return n; }";
     std::fs::write(to.path().join("fast.c"), fast).expect("written");
     let mut gcc = Command::new("gcc");

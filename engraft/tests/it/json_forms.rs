@@ -109,6 +109,9 @@ fn every_key_that_is_printed_is_documented() {
         ("convert old.trace -o old.folded --json", false),
         ("convert old.trace -o old.trace.json --json", false),
         ("trace pack old.trace -o packed.trace --json", false),
+        ("trace -q --no-cache --modules exe -o new.trace ./new", true),
+        ("compare old.trace new.trace --json", false),
+        ("compare old.trace new.trace --function main --json", false),
         ("query old.trace 'main: 0' --json", false),
         ("query old.trace 'main: 0' --all --json", false),
         ("query old.trace 'main: 0' --count --json", false),
@@ -127,11 +130,11 @@ fn every_key_that_is_printed_is_documented() {
             continue;
         };
         let mut printed = BTreeSet::new();
-        keys(
-            &object,
-            &["springboards", "functions_by_origin", "functions_by_sure", "environment"],
-            &mut printed,
-        );
+        let maps: &[&str] = match form.starts_with("engraft.compare/") {
+            true => &["old", "new"],
+            false => &["springboards", "functions_by_origin", "functions_by_sure", "environment"],
+        };
+        keys(&object, maps, &mut printed);
         printed.remove("schema");
         let missing: Vec<_> = printed.difference(words).cloned().collect();
         if !missing.is_empty() {

@@ -12,6 +12,7 @@ mod branches;
 mod by;
 mod callees;
 mod children;
+mod compared;
 mod costs;
 mod count;
 mod counts;

@@ -90,8 +90,8 @@ impl Copy {
         Ok(Ok(Came { results, raised: after.mxcsr & mxcsr::FLAGS, errno }))
     }
 
-    /// The same in each mode of calculation: what it comes to in the one in which programs start, and in which
-    /// others it is the same.
+    /// The same in each mode of calculation: what it comes to in the one in which programs start, and in
+    /// which others it is the same.
     pub(super) fn call_in_all_modes(
         &self,
         at: LiveVa,

@@ -45,7 +45,7 @@ use Register::{EAX, R10, R10D, R11, RAX, RSP};
 pub enum Changes {
     /// Nothing.
     Nothing,
-    /// Flags of MXCSR, and errno, which is so far from where the thread pointer leads, if the process has one.
+    /// Flags of MXCSR, and errno, which is so far from where the thread pointer leads, if there is one.
     State(Option<i32>),
 }
 

@@ -1,0 +1,242 @@
+//! What is compared, as views have it.
+
+use super::Args;
+use crate::input::names::readable;
+use matching::compare::expression::{Metrics, Of, Which};
+use matching::compare::{At, Comparison, Events, FunctionMix, NONE, Outlier, Place, Side};
+use program::{Metric, Mix, Va};
+use std::collections::BTreeMap;
+use views::compare::{
+    Amount, Both, CompareView, FunctionRow, FunctionView, Matched, MatchedEvents, MetricRow, OutlierRow,
+    Reason, UnmatchedRow,
+};
+
+/// The comparison, as it is asked for.
+pub fn view(args: &Args, sides: &[Side<'_>; 2], found: &Comparison) -> CompareView {
+    let both = |n: usize| totals(&found.totals[n]);
+    let mut functions = Vec::new();
+    let mut unmatched: Both<Vec<UnmatchedRow>> = Both::default();
+    for pair in &found.functions {
+        match &pair.sides {
+            [Some(old), Some(new)] => functions.push(FunctionRow {
+                name: readable(&pair.name),
+                old: metrics(old),
+                new: metrics(new),
+                confidence: 1.0,
+            }),
+            [Some(old), None] => unmatched.old.push(alone(&pair.name, old, &found.totals[0])),
+            [None, Some(new)] => unmatched.new.push(alone(&pair.name, new, &found.totals[1])),
+            [None, None] => {}
+        }
+    }
+    let difference = |row: &FunctionRow| {
+        let of = |all: &BTreeMap<String, Amount>| all.get(&args.metric).copied().unwrap_or_default().0;
+        (of(&row.new) - of(&row.old)).abs()
+    };
+    functions.sort_by(|a, b| difference(b).total_cmp(&difference(a)).then_with(|| a.name.cmp(&b.name)));
+    CompareView {
+        schema: CompareView::SCHEMA,
+        traces: Both { old: args.old.display().to_string(), new: args.new.display().to_string() },
+        totals: Both { old: both(0), new: both(1) },
+        matched: matched(found),
+        functions,
+        unmatched,
+        outliers: found.outliers.iter().map(|of| outlier(sides, of)).collect(),
+        metric: args.metric.clone(),
+    }
+}
+
+/// A function's metrics, side by side; nothing if none of that name ran.
+pub fn function(name: &str, view: &CompareView) -> Option<FunctionView> {
+    let none = BTreeMap::new();
+    let row = view.functions.iter().find(|row| row.name == name);
+    let (old, new) = row.map_or((&none, &none), |row| (&row.old, &row.new));
+    let rows: Vec<MetricRow> = old
+        .keys()
+        .chain(new.keys())
+        .collect::<std::collections::BTreeSet<_>>()
+        .into_iter()
+        .map(|metric| {
+            let of = |all: &BTreeMap<String, Amount>| all.get(metric).copied().unwrap_or_default().0;
+            MetricRow::new(metric, of(old), of(new))
+        })
+        .collect();
+    row.map(|row| FunctionView { schema: FunctionView::SCHEMA, name: row.name.clone(), metrics: rows })
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts up to 2⁵³ are exact")]
+fn number(n: u64) -> f64 {
+    n as f64
+}
+
+/// All that is known of a mix; those of which there is nothing are left out.
+fn of_mix(prefix: &str, mix: &Mix, into: &mut BTreeMap<String, Amount>) {
+    for (metric, n) in mix.iter() {
+        into.insert(format!("{prefix}.{}", metric.name()), Amount(number(n)));
+    }
+    for name in ["vec.width", "vec.packed_share"] {
+        mix.derived(name).into_iter().for_each(|n| {
+            into.insert(format!("{prefix}.{name}"), Amount(n));
+        });
+    }
+}
+
+fn totals(mix: &Mix) -> BTreeMap<String, Amount> {
+    let mut all = BTreeMap::new();
+    of_mix("dyn", mix, &mut all);
+    all
+}
+
+fn metrics(of: &FunctionMix) -> BTreeMap<String, Amount> {
+    let mut all = totals(&of.dynamic);
+    of_mix("stat", &of.fixed, &mut all);
+    all.insert("calls".to_owned(), Amount(number(of.calls)));
+    all
+}
+
+fn alone(name: &str, of: &FunctionMix, total: &Mix) -> UnmatchedRow {
+    let instructions = of.dynamic.get(Metric::Total);
+    let share = views::ratio(instructions, total.get(Metric::Total));
+    UnmatchedRow { name: readable(name), instructions, share }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count, rounded")]
+fn count(n: f64) -> u64 {
+    n.round() as u64
+}
+
+fn matched(found: &Comparison) -> Matched {
+    let events = |of: fn(&Events) -> f64| {
+        let smaller = if of(&found.events[0]) <= of(&found.events[1]) { 0 } else { 1 };
+        let matched = count(of(&found.paired[smaller]));
+        MatchedEvents { smaller: count(of(&found.events[smaller])), matched }
+    };
+    let share = |of: fn(&matching::compare::Lengths) -> f64| {
+        let share = |n: usize| {
+            let lengths = &found.lengths[n];
+            if lengths.all > 0.0 { of(lengths) / lengths.all } else { 0.0 }
+        };
+        Both { old: share(0), new: share(1) }
+    };
+    let smaller = if found.events[0].heavy <= found.events[1].heavy { 0 } else { 1 };
+    Matched {
+        light: events(|of| of.light),
+        heavy: events(|of| of.heavy),
+        heavy_as_a_whole: count(found.whole_rounds[smaller]),
+        instructions: Both { old: count(found.lengths[0].all), new: count(found.lengths[1].all) },
+        at_most_64: share(|of| of.short),
+        at_most_1000: share(|of| of.medium),
+    }
+}
+
+fn outlier(sides: &[Side<'_>; 2], of: &Outlier) -> OutlierRow {
+    let function = |n: usize| name(&sides[n], of.key.functions[n]);
+    let place = |at: [At; 2]| Both { old: place(&sides[0], at[0]), new: place(&sides[1], at[1]) };
+    let reason = |metric: &Metric| {
+        let n = *metric as usize;
+        let of = |side: usize| Amount(of.mixes[side].get(n).copied().unwrap_or_default().round());
+        Reason { metric: format!("dyn.{}", metric.name()), old: of(0), new: of(1) }
+    };
+    let to = match of.key.is_inside {
+        true => {
+            let rounds = of.rounds.map(count);
+            Both { old: format!("{} rounds", rounds[0]), new: format!("{} rounds", rounds[1]) }
+        }
+        false => place(of.key.to),
+    };
+    OutlierRow {
+        function: function(0),
+        from: place(of.key.from),
+        to,
+        metric: "dyn.agg.total".to_owned(),
+        old: Amount(of.insns[0].round()),
+        new: Amount(of.insns[1].round()),
+        times: count(of.times),
+        confidence: of.confidence.clamp(0.0, 1.0),
+        because: of.because.iter().map(reason).collect(),
+    }
+}
+
+fn name(side: &Side<'_>, function: u32) -> String {
+    let of = side.code.functions.get(function as usize);
+    of.map_or_else(|| "a thread".to_owned(), |of| readable(&of.bare))
+}
+
+/// A place as people say it.
+fn place(side: &Side<'_>, (function, place): At) -> String {
+    let line = |at: Va| {
+        let module = side.code.functions.get(function as usize).map_or(NONE, |of| of.module);
+        let lines = side.modules.get(module as usize).and_then(|module| module.lines.as_ref());
+        let found = lines.and_then(|lines| lines.at(at)).filter(|(_, line)| *line > 0);
+        found.map_or_else(
+            || at.to_string(),
+            |(file, line)| format!("{}:{line}", file.rsplit('/').next().unwrap_or(file)),
+        )
+    };
+    match place {
+        Place::Start => "entry".to_owned(),
+        Place::End => "exit".to_owned(),
+        Place::Called(function) => format!("a call of {}", name(side, function)),
+        Place::Site(site) => match side.code.sites.get(site as usize) {
+            Some(site) => format!("the call at {}", line(site.at)),
+            None => "a call".to_owned(),
+        },
+        Place::Rounds(of) => match side.code.loops.get(of as usize) {
+            Some(of) => format!("the loop at {}", line(of.header)),
+            None => "a loop".to_owned(),
+        },
+    }
+}
+
+/// The metrics of a view, for expressions.
+pub struct Looked<'a> {
+    view: &'a CompareView,
+    functions: Vec<Part>,
+    intervals: Vec<Part>,
+}
+
+/// Metrics of a part.
+struct Part([BTreeMap<String, Amount>; 2]);
+
+impl<'a> Looked<'a> {
+    /// Those of `view`.
+    pub fn new(view: &'a CompareView) -> Looked<'a> {
+        let functions = view.functions.iter().map(|row| Part([row.old.clone(), row.new.clone()])).collect();
+        let interval = |row: &OutlierRow| {
+            let metrics = |of: fn(&Reason) -> Amount, total: Amount| {
+                let all = row.because.iter().map(|reason| (reason.metric.clone(), of(reason)));
+                all.chain([(row.metric.clone(), total)]).collect()
+            };
+            Part([metrics(|reason| reason.old, row.old), metrics(|reason| reason.new, row.new)])
+        };
+        Looked { view, functions, intervals: view.outliers.iter().map(interval).collect() }
+    }
+}
+
+/// A metric of which there is nothing is 0.
+fn looked_up(all: &BTreeMap<String, Amount>, name: &str) -> Option<f64> {
+    let is_share = name.ends_with("vec.width") || name.ends_with("vec.packed_share");
+    all.get(name).map(|n| n.0).or((!is_share).then_some(0.0))
+}
+
+impl Metrics for Looked<'_> {
+    fn metric(&self, which: Which, name: &str) -> Option<f64> {
+        let all = if which == Which::Old { &self.view.totals.old } else { &self.view.totals.new };
+        looked_up(all, name)
+    }
+
+    fn parts(&self, of: Of) -> Vec<&dyn Metrics> {
+        let parts = if of == Of::Function { &self.functions } else { &self.intervals };
+        parts.iter().map(|part| part as &dyn Metrics).collect()
+    }
+}
+
+impl Metrics for Part {
+    fn metric(&self, which: Which, name: &str) -> Option<f64> {
+        looked_up(if which == Which::Old { &self.0[0] } else { &self.0[1] }, name)
+    }
+
+    fn parts(&self, _: Of) -> Vec<&dyn Metrics> {
+        Vec::new()
+    }
+}

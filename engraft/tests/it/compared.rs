@@ -1,0 +1,259 @@
+//! `engraft compare`: two builds of a program on one input. What ran is what `count` counts and objdump
+//! decodes; what is the same is paired; what was made worse comes first.
+
+use crate::needs;
+use crate::run::{compile, engraft, folder, must};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+/// Builds a program in one way, and records a run of it.
+#[track_caller]
+fn recorded(place: &Path, name: &str, flags: &str) {
+    compile(&place.join(name), "compared.c", flags);
+    let ran = engraft(place, &format!("trace -q --no-cache --modules exe -o {name}.trace ./{name}"));
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+}
+
+#[track_caller]
+fn compared(place: &Path, old: &str, new: &str) -> Value {
+    engraft(place, &format!("compare {old}.trace {new}.trace --json")).json()
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+#[track_caller]
+fn row<'a>(said: &'a Value, name: &str) -> &'a Value {
+    let rows = said["functions"].as_array().expect("a list");
+    rows.iter().find(|row| row["name"] == name).unwrap_or_else(|| panic!("{name} ran in both: {said}"))
+}
+
+/// What share of the smaller log is paired.
+fn share(said: &Value, log: &str) -> f64 {
+    number(&said["matched"][log]["matched"]) / number(&said["matched"][log]["smaller"])
+}
+
+/// By its first instruction: how often each block ran, as a run of `count` says, and where it ends.
+fn counted(place: &Path, name: &str) -> BTreeMap<u64, (u64, u64)> {
+    engraft(place, &format!("count -q --no-cache --modules exe -o {name}.engraft -- ./{name}"));
+    engraft(place, &format!("convert {name}.engraft -q -o {name}.csv"));
+    let text = std::fs::read_to_string(place.join(format!("{name}.csv"))).expect("written");
+    let address = |text: &str| u64::from_str_radix(text.trim_start_matches("0x"), 16).expect("an address");
+    let rows = text.lines().skip(1).map(|line| {
+        let cells: Vec<&str> = line.split(',').collect();
+        let [_, _, start, end, n] = cells[..] else { panic!("{line}") };
+        (address(start), (address(end), n.parse().expect("a number")))
+    });
+    rows.filter(|(_, (_, n))| *n > 0).collect()
+}
+
+/// By address: the instructions of a file as objdump has them.
+fn disassembled(place: &Path, name: &str) -> BTreeMap<u64, String> {
+    let text = must(Command::new("objdump").args(["-d", "--no-show-raw-insn"]).arg(place.join(name)));
+    let line = |line: &str| {
+        let (at, insn) = line.trim_start().split_once(":\t")?;
+        Some((u64::from_str_radix(at, 16).ok()?, insn.trim().to_owned()))
+    };
+    text.lines().filter_map(line).collect()
+}
+
+/// What a metric counts, of an instruction that objdump prints.
+fn is_counted(metric: &str, insn: &str) -> bool {
+    let words: Vec<&str> = insn.split_whitespace().collect();
+    let prefixes = ["bnd", "notrack", "rep", "repz", "lock", "data16", "cs"];
+    let op = words.iter().find(|word| !prefixes.contains(word)).copied().unwrap_or_default();
+    let insn = insn.split(['#', '<']).next().unwrap_or(insn);
+    let operands = insn.split_once(' ').map_or("", |(_, rest)| rest.trim());
+    let is_jump = op.starts_with('j');
+    match metric {
+        "dyn.agg.total" => true,
+        "dyn.agg.cond_br" | "dyn.cat.COND_BR" => is_jump && op != "jmp",
+        "dyn.agg.jmps" | "dyn.cat.UNCOND_BR" => op == "jmp",
+        "dyn.agg.indir_jmps" => op == "jmp" && operands.contains('*'),
+        "dyn.agg.calls" | "dyn.cat.CALL" => op == "call",
+        "dyn.cat.RET" => op == "ret",
+        "dyn.cat.PUSH" => op == "push",
+        "dyn.cat.POP" => op == "pop",
+        "dyn.cat.DIV" => op.starts_with("div") || op.starts_with("idiv"),
+        "dyn.cat.CMOV" => op.starts_with("cmov"),
+        "dyn.cat.SETCC" => op.starts_with("set"),
+        "dyn.cat.SHIFT" => ["shl", "shr", "sar", "sal"].iter().any(|shift| op.starts_with(shift)),
+        "dyn.cat.NOP" => op.starts_with("nop") || op.starts_with("endbr"),
+        // Of what stands in memory, the last operand is written, and read where it is changed.
+        "dyn.agg.mem_writes" => {
+            let written = operands.rsplit_once(',').map_or(operands, |(_, last)| last);
+            let in_memory = operands.ends_with(')') && written.contains(')');
+            let reads_alone = ["cmp", "test", "lea", "nop", "jmp", "call", "push", "ucomi"];
+            op == "call"
+                || op == "push"
+                || in_memory && !reads_alone.iter().any(|reads| op.starts_with(reads))
+        }
+        _ => panic!("{metric}"),
+    }
+}
+
+const METRICS: [&str; 15] = [
+    "dyn.agg.total",
+    "dyn.agg.cond_br",
+    "dyn.agg.jmps",
+    "dyn.agg.indir_jmps",
+    "dyn.agg.calls",
+    "dyn.agg.mem_writes",
+    "dyn.cat.COND_BR",
+    "dyn.cat.UNCOND_BR",
+    "dyn.cat.RET",
+    "dyn.cat.PUSH",
+    "dyn.cat.POP",
+    "dyn.cat.DIV",
+    "dyn.cat.CMOV",
+    "dyn.cat.SETCC",
+    "dyn.cat.SHIFT",
+];
+
+#[test]
+fn metrics_are_what_objdump_decodes_of_what_count_counts() {
+    needs!("gcc", "objdump");
+    let place = folder();
+    let place = place.path();
+    for (name, flags) in [("plain", "-O0 -g"), ("fast", "-O3 -g -fno-align-loops -fno-align-jumps")] {
+        recorded(place, name, flags);
+        let said = compared(place, name, name);
+        let (blocks, insns) = (counted(place, name), disassembled(place, name));
+        for metric in METRICS {
+            let of_block = |(start, (end, n)): (&u64, &(u64, u64))| {
+                n * insns.range(start..end).filter(|(_, insn)| is_counted(metric, insn)).count() as u64
+            };
+            let mut want: u64 = blocks.iter().map(of_block).sum();
+            if metric == "dyn.agg.total" {
+                // What runs of padding is in no block.
+                want = engraft(place, &format!("show {name}.engraft --json")).json()["instructions"]
+                    .as_u64()
+                    .expect("a number");
+            }
+            let got = said["totals"]["new"].get(metric).map_or(0.0, number);
+            #[expect(clippy::cast_precision_loss, reason = "few")]
+            let want = want as f64;
+            assert!((got - want).abs() < 0.5, "{metric} of {name}: {got}, {want}");
+        }
+    }
+}
+
+#[test]
+fn a_build_against_itself_has_no_difference() {
+    needs!("gcc");
+    let place = folder();
+    let place = place.path();
+    recorded(place, "fast", "-O2 -g");
+    let said = compared(place, "fast", "fast");
+    assert!((share(&said, "light") - 1.0).abs() < 1e-9, "{said}");
+    assert!((share(&said, "heavy") - 1.0).abs() < 1e-9, "{said}");
+    assert_eq!(said["outliers"].as_array().map(Vec::len), Some(0), "{said}");
+    assert_eq!(said["unmatched"]["old"].as_array().map(Vec::len), Some(0));
+    assert_eq!(said["totals"]["old"], said["totals"]["new"]);
+    // All that ran is in intervals.
+    assert_eq!(
+        number(&said["matched"]["instructions"]["old"]),
+        number(&said["totals"]["old"]["dyn.agg.total"])
+    );
+    let functions = said["functions"].as_array().expect("a list");
+    assert!(functions.iter().all(|row| row["old"] == row["new"]), "{said}");
+}
+
+#[test]
+fn calls_and_rounds_of_other_levels_are_paired() {
+    needs!("gcc");
+    let place = folder();
+    let place = place.path();
+    recorded(place, "plain", "-O0 -g");
+    // Recursion that became a loop is another matter.
+    recorded(place, "fast", "-O2 -g -fno-optimize-sibling-calls");
+    recorded(place, "kept", "-O2 -g -fno-optimize-sibling-calls -fno-inline");
+    for (old, new, least) in [("plain", "kept", 0.98), ("kept", "fast", 0.95), ("plain", "fast", 0.9)] {
+        let said = compared(place, old, new);
+        for log in ["light", "heavy"] {
+            assert!(
+                share(&said, log) > least,
+                "{old} {new} {log}: {} {}",
+                share(&said, log),
+                said["matched"]
+            );
+        }
+        for side in ["old", "new"] {
+            let (all, in_intervals) = (
+                number(&said["totals"][side]["dyn.agg.total"]),
+                number(&said["matched"]["instructions"][side]),
+            );
+            assert!((all - in_intervals).abs() < 0.5, "{side}: {all} {in_intervals}");
+        }
+        for name in ["hash", "table", "depth", "compare", "dispatch"] {
+            let row = row(&said, name);
+            assert_eq!(row["old"]["calls"], row["new"]["calls"], "{name} of {old} and {new}");
+        }
+    }
+    // What one build inlined everywhere is in the other alone.
+    let said = compared(place, "kept", "fast");
+    let alone = said["unmatched"]["old"].as_array().expect("a list");
+    assert!(alone.iter().any(|row| row["name"] == "small"), "{said}");
+}
+
+#[test]
+fn what_was_made_worse_comes_first_and_fails_a_gate() {
+    needs!("gcc");
+    let place = folder();
+    let place = place.path();
+    recorded(place, "good", "-O2 -g");
+    recorded(place, "bad", "-O2 -g -DWORSE=40");
+    recorded(place, "higher", "-O3 -g -DWORSE=40");
+    for new in ["bad", "higher"] {
+        let said = compared(place, "good", new);
+        assert_eq!(said["functions"][0]["name"], "table", "{new}: {said}");
+        let first = &said["outliers"][0];
+        assert_eq!(first["function"], "table", "{new}: {}", said["outliers"]);
+        let times = number(&row(&said, "table")["old"]["calls"]);
+        assert!(number(&first["new"]) - number(&first["old"]) > 40.0 * 3.0 * times, "{first}");
+    }
+    let gate = |new: &str, expression: &str| {
+        engraft(place, &format!("compare good.trace {new}.trace -q --fail-if '{expression}'")).code
+    };
+    assert_eq!(gate("good", "dyn.agg.total > 1.001"), Some(0));
+    assert_eq!(gate("bad", "dyn.agg.total > 1.001"), Some(1));
+    assert_eq!(gate("bad", "any(function, dyn.agg.total > 2 and old.calls == new.calls)"), Some(1));
+    assert_eq!(gate("good", "any(function, dyn.agg.total > 2)"), Some(0));
+    assert_eq!(gate("bad", "any(interval, new.dyn.agg.total - old.dyn.agg.total > 10000)"), Some(1));
+    assert_eq!(gate("bad", "dyn.cat.X87_ALU > 1"), Some(1), "what is not known does not pass");
+    assert_eq!(gate("bad", "dyn.cat.NONE > 1"), Some(2));
+}
+
+#[test]
+fn what_is_no_trace_of_a_program_is_refused_by_name() {
+    needs!("gcc");
+    let place = folder();
+    let place = place.path();
+    recorded(place, "fast", "-O2 -g");
+    std::fs::write(place.join("plain.trc"), [0, 0, 0, 0x40, 0, 0, 0, 0, 0, 0, 0, 0x80]).expect("written");
+    engraft(place, "convert plain.trc -q -o plain.trace");
+    let refused = |old: &str, new: &str, what: &str| {
+        let ran = engraft(place, &format!("compare {old} {new}"));
+        assert!(
+            ran.code == Some(2) && ran.stderr.contains(what),
+            "{old} {new}: {} {}",
+            ran.stdout,
+            ran.stderr
+        );
+    };
+    refused("fast.trace", "plain.trace", "plain.trace does not say which program");
+    refused("nowhere.trace", "fast.trace", "nowhere.trace");
+    refused("fast", "fast.trace", "fast");
+    // One whose program is another by now.
+    std::fs::rename(place.join("fast.trace"), place.join("gone.trace")).expect("it is there");
+    recorded(place, "fast", "-O1 -g");
+    refused("gone.trace", "fast.trace", "not the file any more");
+    // One that was cut off is used up to there, and says so.
+    let whole = std::fs::read(place.join("fast.trace")).expect("it is there");
+    std::fs::write(place.join("cut.trace"), &whole[..whole.len() / 2]).expect("written");
+    let ran = engraft(place, "compare cut.trace fast.trace");
+    assert!(ran.stderr.contains("cut.trace"), "{} {}", ran.stdout, ran.stderr);
+}

@@ -1,0 +1,323 @@
+//! What `engraft compare` says: what two builds did on one input, function by function and interval by
+//! interval.
+//!
+//! Fields called `old` and `new` are those of the two builds.
+
+use crate::{Table, View, ratio};
+use serde::{Serialize, Serializer};
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+/// A number of each build.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Both<T> {
+    /// Of the old build.
+    pub old: T,
+    /// Of the new build.
+    pub new: T,
+}
+
+/// How much of a metric: a count, or a share or mean. Whole numbers are written as such.
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
+pub struct Amount(pub f64);
+
+impl Serialize for Amount {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        // Beyond, not every whole number is one.
+        const MOST: f64 = 9_007_199_254_740_992.0;
+        match self.0.fract() == 0.0 && self.0.abs() < MOST {
+            #[expect(clippy::cast_possible_truncation, reason = "it is whole, and in range")]
+            true => to.serialize_i64(self.0 as i64),
+            false => to.serialize_f64(self.0),
+        }
+    }
+}
+
+/// What two builds did.
+#[derive(Debug, Serialize)]
+pub struct CompareView {
+    /// What this object is, and which version of it.
+    pub schema: &'static str,
+    /// The recordings.
+    pub traces: Both<String>,
+    /// What ran, metric by metric; those that are 0 are left out.
+    pub totals: Both<BTreeMap<String, Amount>>,
+    /// How much of the two runs was found in the other.
+    pub matched: Matched,
+    /// Functions that ran in both, the largest difference first.
+    pub functions: Vec<FunctionRow>,
+    /// Functions that ran in one of them alone.
+    pub unmatched: Both<Vec<UnmatchedRow>>,
+    /// Intervals in which one did more than the other, the largest difference first.
+    pub outliers: Vec<OutlierRow>,
+    /// The metric that is shown.
+    #[serde(skip)]
+    pub metric: String,
+}
+
+impl CompareView {
+    /// The schema that its JSON names.
+    pub const SCHEMA: &str = "engraft.compare/1";
+}
+
+/// Events of the smaller of two logs, and how many are paired.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct MatchedEvents {
+    /// Events of the log that has fewer.
+    pub smaller: u64,
+    /// Those of it that are paired.
+    pub matched: u64,
+}
+
+/// How much of the two runs was found in the other.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Matched {
+    /// Calls, returns, rounds of loops that have loops in them.
+    pub light: MatchedEvents,
+    /// Calls, returns, rounds of all loops.
+    pub heavy: MatchedEvents,
+    /// Rounds among them of loops that did not go round as often in both, of the smaller log.
+    pub heavy_as_a_whole: u64,
+    /// Instructions in intervals between paired events.
+    pub instructions: Both<u64>,
+    /// The share of those, from 0 to 1, in intervals of at most 64 instructions.
+    pub at_most_64: Both<f64>,
+    /// The same of at most 1,000.
+    pub at_most_1000: Both<f64>,
+}
+
+/// A function of both builds.
+#[derive(Clone, Debug, Serialize)]
+pub struct FunctionRow {
+    /// What people call it.
+    pub name: String,
+    /// What it did in the old build: by metric; `calls` is how often it was called.
+    pub old: BTreeMap<String, Amount>,
+    /// The same in the new build.
+    pub new: BTreeMap<String, Amount>,
+    /// How sure it is that both are the same, from 0 to 1.
+    pub confidence: f64,
+}
+
+/// A function of one build.
+#[derive(Clone, Debug, Serialize)]
+pub struct UnmatchedRow {
+    /// What people call it.
+    pub name: String,
+    /// Instructions.
+    pub instructions: u64,
+    /// The share of all of that run, from 0 to 1.
+    pub share: f64,
+}
+
+/// Intervals of one place, of which one build has more than the other.
+#[derive(Clone, Debug, Serialize)]
+pub struct OutlierRow {
+    /// The function.
+    pub function: String,
+    /// Where they begin: a place in its code as people say it.
+    pub from: Both<String>,
+    /// Where they end.
+    pub to: Both<String>,
+    /// What differs.
+    pub metric: String,
+    /// How much of it in the old build, in all of them.
+    pub old: Amount,
+    /// How much in the new build.
+    pub new: Amount,
+    /// How many intervals.
+    pub times: u64,
+    /// How sure it is that both did the same there, from 0 to 1.
+    pub confidence: f64,
+    /// What makes the difference: metrics, with how much of each both have.
+    pub because: Vec<Reason>,
+}
+
+/// A metric of an interval.
+#[derive(Clone, Debug, Serialize)]
+pub struct Reason {
+    /// Which.
+    pub metric: String,
+    /// How much of it.
+    pub old: Amount,
+    /// How much of it in the new build.
+    pub new: Amount,
+}
+
+/// How many rows people want to see.
+const TOP: usize = 12;
+
+fn whole(n: f64) -> String {
+    format!("{n:.0}")
+}
+
+fn difference(old: f64, new: f64) -> String {
+    format!("{:+.0}", new - old)
+}
+
+/// New over old, as people read it.
+fn times(old: f64, new: f64) -> String {
+    if old > 0.0 { format!("{:.2}", new / old) } else { "-".to_owned() }
+}
+
+fn percent_of(part: u64, whole: u64) -> String {
+    if whole == 0 { "-".to_owned() } else { format!("{:.1} %", 100.0 * ratio(part, whole)) }
+}
+
+impl View for CompareView {
+    /// A row a function.
+    fn table(&self) -> Table {
+        self.functions()
+    }
+
+    fn text(&self, w: &mut dyn Write) -> io::Result<()> {
+        let of = |all: &BTreeMap<String, Amount>| all.get(&self.metric).copied().unwrap_or_default().0;
+        let (old, new) = (of(&self.totals.old), of(&self.totals.new));
+        writeln!(w, "{}: {old:.0}, then {new:.0}: {} times\n", self.metric, times(old, new))?;
+        let Matched { light, heavy, .. } = &self.matched;
+        writeln!(
+            w,
+            "paired: {} of {} calls, returns and rounds of outer loops ({}); with rounds of inner loops {} ({})\n",
+            light.matched,
+            light.smaller,
+            percent_of(light.matched, light.smaller),
+            heavy.matched,
+            percent_of(heavy.matched, heavy.smaller),
+        )?;
+        if !self.functions.is_empty() {
+            writeln!(w, "functions, by the difference of {}:", self.metric)?;
+            self.functions().top(TOP, w)?;
+        }
+        for (which, rows) in [("old", &self.unmatched.old), ("new", &self.unmatched.new)] {
+            if rows.is_empty() {
+                continue;
+            }
+            writeln!(w, "\nin the {which} build alone:")?;
+            let mut t = Table::new(&["share>", "instructions>", "function"]);
+            for row in rows {
+                let share = format!("{:.2} %", 100.0 * row.share);
+                t.row([share, row.instructions.to_string(), row.name.clone()]);
+            }
+            t.top(TOP, w)?;
+        }
+        if !self.outliers.is_empty() {
+            writeln!(w, "\nbetween the same two points, by the difference of instructions:")?;
+            self.outliers_table().top(TOP, w)?;
+        }
+        Ok(())
+    }
+}
+
+impl CompareView {
+    fn functions(&self) -> Table {
+        let mut t = Table::new(&["difference>", "times>", "old>", "new>", "calls>", "then>", "function"]);
+        for row in &self.functions {
+            let of =
+                |all: &BTreeMap<String, Amount>, name: &str| all.get(name).copied().unwrap_or_default().0;
+            let (old, new) = (of(&row.old, &self.metric), of(&row.new, &self.metric));
+            let calls = [&row.old, &row.new].map(|all| whole(of(all, "calls")));
+            let [calls, then] = calls;
+            let name = row.name.clone();
+            t.row([difference(old, new), times(old, new), whole(old), whole(new), calls, then, name]);
+        }
+        t
+    }
+
+    fn outliers_table(&self) -> Table {
+        let mut t = Table::new(&[
+            "difference>",
+            "times>",
+            "old>",
+            "new>",
+            "often>",
+            "sure>",
+            "function",
+            "from",
+            "to",
+            "because",
+        ])
+        .with_spare(&["often", "sure"]);
+        for row in &self.outliers {
+            let because = row.because.iter().map(|reason| {
+                format!(
+                    "{} {}",
+                    reason.metric.trim_start_matches("dyn.cat."),
+                    difference(reason.old.0, reason.new.0)
+                )
+            });
+            let place = |both: &Both<String>| match both.old == both.new {
+                true => both.old.clone(),
+                false => format!("{} | {}", both.old, both.new),
+            };
+            t.row([
+                difference(row.old.0, row.new.0),
+                times(row.old.0, row.new.0),
+                whole(row.old.0),
+                whole(row.new.0),
+                row.times.to_string(),
+                format!("{:.2}", row.confidence),
+                row.function.clone(),
+                place(&row.from),
+                place(&row.to),
+                because.collect::<Vec<_>>().join(", "),
+            ]);
+        }
+        t
+    }
+}
+
+/// All metrics of a function.
+#[derive(Debug, Serialize)]
+pub struct FunctionView {
+    /// What this object is, and which version of it.
+    pub schema: &'static str,
+    /// What people call it.
+    pub name: String,
+    /// Its metrics, by name.
+    pub metrics: Vec<MetricRow>,
+}
+
+impl FunctionView {
+    /// The schema that its JSON names.
+    pub const SCHEMA: &str = "engraft.compare-function/1";
+}
+
+/// A metric of both builds.
+#[derive(Debug, Serialize)]
+pub struct MetricRow {
+    /// Its name.
+    pub metric: String,
+    /// How much of it.
+    pub old: Amount,
+    /// How much of it in the new build.
+    pub new: Amount,
+    /// Both in percent of the larger one.
+    pub normalised: Both<f64>,
+}
+
+impl MetricRow {
+    /// Of a metric.
+    pub fn new(metric: &str, old: f64, new: f64) -> MetricRow {
+        let larger = old.max(new);
+        let percent = |n: f64| if larger > 0.0 { 100.0 * n / larger } else { 0.0 };
+        MetricRow {
+            metric: metric.to_owned(),
+            old: Amount(old),
+            new: Amount(new),
+            normalised: Both { old: percent(old), new: percent(new) },
+        }
+    }
+}
+
+impl View for FunctionView {
+    fn table(&self) -> Table {
+        let mut t = Table::new(&["old>", "new>", "old %>", "new %>", "metric"]);
+        for row in &self.metrics {
+            let number = |n: f64| if n.fract() == 0.0 { whole(n) } else { format!("{n:.3}") };
+            let percent = |n: f64| format!("{n:.2}");
+            let (old, new) = (percent(row.normalised.old), percent(row.normalised.new));
+            t.row([number(row.old.0), number(row.new.0), old, new, row.metric.clone()]);
+        }
+        t
+    }
+}
