@@ -12,6 +12,9 @@
 //!
 //! Source: Chainsaw (2009), "Log-based event matching"; hash-consing: Ershov, CACM 1(8), 1958.
 
+#[cfg(test)]
+mod tests;
+
 use super::code::{Code, Leads, NONE, TracedModule, count};
 use std::collections::HashMap;
 use trace::{Cause, Step, Symbol, ThreadId};

@@ -80,7 +80,11 @@ impl Insn {
                 OpAccess::Write | OpAccess::CondWrite => (false, true),
                 OpAccess::ReadWrite | OpAccess::ReadCondWrite => (true, true),
             };
-            let size = used.memory_size().size();
+            // Of what is repeated, it is not said there.
+            let size = match used.memory_size().size() {
+                0 => self.0.memory_size().size(),
+                size => size,
+            };
             let of_size = size.is_power_of_two().then(|| size.trailing_zeros() as usize);
             let on_stack = is_stack(used.base());
             if reads {
