@@ -234,7 +234,8 @@ impl Points {
                 | Action::Call(..)
                 | Action::Append(_)
                 | Action::CountInStream(_)
-                | Action::AddInStream(..) => return None,
+                | Action::AddInStream(..)
+                | Action::Vectorise => return None,
             };
             Some(Watch { what: line.1.clone(), word: *word, keeps })
         };

@@ -9,5 +9,5 @@ pub use x86_64::{
     SignalFrame, exec_page, exec_sites, find_object, find_object_entry, find_object_slot, may_exec,
     open_library, open_sites,
 };
-pub(crate) use x86_64::{emit, registers_clones, snippet};
+pub(crate) use x86_64::{emit, registers_clones, snippet, vectorise};
 pub use x86_64::{shared, stand_in};

@@ -23,12 +23,20 @@ pub struct Text {
     pub places: Vec<(usize, usize, Target)>,
     /// Where the stack pointer moves: offset of the next instruction, and where the stack is from there on.
     pub stack: Vec<(usize, Stack)>,
+    /// The old start of the block that whoever comes to it may go to instead.
+    pub instead_of: Option<Va>,
 }
 
 impl Insert {
     /// Code of ours.
     pub(crate) fn text(bytes: Vec<u8>, places: Vec<(usize, usize, Target)>) -> Insert {
-        Insert { increment: None, text: Some(Box::new(Text { bytes, places, stack: Vec::new() })) }
+        Insert { increment: None, text: Some(Box::new(Text { bytes, places, ..Text::default() })) }
+    }
+
+    /// Code of ours that does what the block that was at `block` would do, and leads there for the rest.
+    pub(crate) fn instead_of(block: Va, bytes: Vec<u8>) -> Insert {
+        let text = Text { bytes, instead_of: Some(block), ..Text::default() };
+        Insert { increment: None, text: Some(Box::new(text)) }
     }
 
     /// How many bytes its text has.
@@ -156,6 +164,8 @@ pub enum Side {
     Pad(Va),
     /// The jump at this address.
     Table(Va),
+    /// Who comes from the block that starts here, and may go to the block itself instead.
+    From(Va),
 }
 
 #[cfg(test)]

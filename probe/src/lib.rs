@@ -32,6 +32,7 @@ pub use arch::snippet::{
     Field, HISTOGRAM_WORDS, LONGEST_RECORD, NoValue, Sink, Value, general_register, record_len,
 };
 pub use arch::stand_in;
+pub use arch::vectorise::{NotVectorised, has_avx2};
 pub use arch::{NamedRegister, NoRegister};
 pub use error::{NotInFile, RewriteError};
 pub use image::file::Old;
@@ -45,6 +46,7 @@ pub use lower::events::WORDS as EVENT_WORDS;
 pub use lower::exit_calls::are_taken as ends_are_taken;
 pub use lower::fork_calls::calls as calls_of_forks;
 pub use lower::indirect_calls::IndirectCalls;
+pub use lower::vectorised::{InnermostLoop, innermost_loops};
 pub use module::Module;
 pub use not_moved::NotMoved;
 pub use patch::{Memory, Patch, PatchError};

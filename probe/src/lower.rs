@@ -10,6 +10,7 @@ pub mod fork_calls;
 pub mod indirect_calls;
 mod loop_registers;
 pub mod points;
+pub mod vectorised;
 
 use crate::error::RewriteError;
 use crate::inserts::Inserts;

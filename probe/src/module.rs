@@ -12,6 +12,7 @@
 
 use crate::arch::shared::{Capacity, HomePage, PAGE};
 use crate::arch::{ExecSite, Runtime, emit};
+use crate::code::Side;
 use crate::error::RewriteError;
 use crate::image::file::{self, Old};
 use crate::image::program_headers::Tables;
@@ -63,6 +64,8 @@ pub struct Module<'a> {
     moved_words: Vec<MovedWord>,
     /// What calls code that stands in for functions, and is returned to.
     keepers: Vec<Range<Va>>,
+    /// Where code of ours starts in whose place there is a block, and where that was.
+    instead: Vec<(Va, Va)>,
 }
 
 impl<'a> Module<'a> {
@@ -179,6 +182,8 @@ impl<'a> Module<'a> {
         let starts: Vec<Va> = placement.pieces.iter().map(|p| p.at).collect();
         let keeper = |(at, made): &(Va, emit::Keeping)| *at..at.plus(made.code.len() as u64);
         let keepers = placement.keepers.iter().map(keeper).collect();
+        let instead = placement.sides.iter().filter(|side| matches!(side.0.1, Side::From(_)));
+        let instead = instead.map(|((old, _), new)| (*new, *old)).collect();
         let Placement { counters, tables, moved, started, .. } = placement;
         let Selection { not_moved, springboards, .. } = selection;
         let Lowered { words, stub_calls, .. } = lowered;
@@ -195,6 +200,7 @@ impl<'a> Module<'a> {
             key,
             moved_words,
             keepers,
+            instead,
         })
     }
 
@@ -302,8 +308,12 @@ impl<'a> Module<'a> {
             stayed: self.program.func_ids().filter_map(why).collect(),
             ..Running::default()
         };
+        let distance = |at: Va, from: Va| u32::try_from(at.since(from)).ok();
+        let instead = self.instead.iter();
+        let instead = instead.filter_map(|(new, old)| distance(*new, text.at).zip(distance(*old, old_at)));
+        let instead: Vec<(u32, u32)> = instead.collect();
         (running.ways_back, running.returns) =
-            running::ways_back(self.program, &running, &self.springboards, (old_at, &text.bytes));
+            running::ways_back(self.program, &running, &self.springboards, &instead, (old_at, &text.bytes));
         running
     }
 

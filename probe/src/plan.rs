@@ -12,6 +12,7 @@
 #![warn(clippy::indexing_slicing)]
 
 use crate::arch::snippet::{Field, HISTOGRAM_WORDS, NoValue, Sink, Value};
+use crate::arch::vectorise::NotVectorised;
 use crate::not_moved::NotMoved;
 use program::arch::RegSet;
 use program::{BlockId, EdgeId, FuncId, Va};
@@ -66,6 +67,9 @@ pub enum Action {
     /// A routine is called with a value: position-independent code that keeps to the ABI, touches no vector
     /// register, and has so many words of the thread's own memory.
     Call(Value, Routine),
+    /// At [`Point::LoopEntry`]: most iterations of the loop are run by wider instructions, of AVX2; nothing
+    /// else is to stand there, and threads have no memory of their own for it.
+    Vectorise,
 }
 
 /// What is appended: a word, and behind it values.
@@ -147,6 +151,8 @@ pub struct Plan {
     /// Functions that others stand in for. If there are any, these alone are moved: for calls of them that
     /// are in progress, and for whoever stands in.
     pub replaced: Vec<Replaced>,
+    /// Functions that are moved alone, if there are any, with those that are replaced.
+    pub alone: Vec<FuncId>,
     /// Calls that lead elsewhere. If there are any, no functions are moved but those that are replaced.
     pub led: Vec<Led>,
 }
@@ -220,6 +226,7 @@ impl Plan {
         from_inside: Vec::new(),
         old_kernels: false,
         replaced: Vec::new(),
+        alone: Vec::new(),
         led: Vec::new(),
     };
     /// A counter a block.
@@ -232,6 +239,7 @@ impl Plan {
         from_inside: Vec::new(),
         old_kernels: false,
         replaced: Vec::new(),
+        alone: Vec::new(),
         led: Vec::new(),
     };
 
@@ -243,10 +251,10 @@ impl Plan {
             })
     }
 
-    /// Whether code is moved, no more.
+    /// Whether code is moved, no more: nothing is kept of what it does.
     pub fn is_null(&self) -> bool {
         self.counting == Counting::Nothing
-            && self.probes.is_empty()
+            && self.probes.iter().all(|probe| probe.action == Action::Vectorise)
             && !self.indirect_calls
             && self.events.is_empty()
             && self.from_inside.is_empty()
@@ -261,7 +269,7 @@ impl Action {
             Action::Keep(_, Sink::Ring(len)) => 1 + len,
             Action::Keep(_, Sink::Histogram) => HISTOGRAM_WORDS,
             Action::Keep(_, Sink::Call) | Action::Append(_) => 0,
-            Action::CountInStream(_) | Action::AddInStream(..) => 0,
+            Action::CountInStream(_) | Action::AddInStream(..) | Action::Vectorise => 0,
             Action::Call(_, routine) => routine.words,
         }
     }
@@ -305,6 +313,14 @@ pub enum PlanError {
         at: Va,
         /// Why.
         why: NoValue,
+    },
+    /// The loop cannot be vectorised.
+    #[error("the loop at {at} cannot be vectorised: {why}")]
+    NotVectorised {
+        /// Its header.
+        at: Va,
+        /// Why.
+        why: NotVectorised,
     },
     /// A ring has a length that is no power of two, or is too long.
     #[error("a ring has 1 to 65536 words, a power of two; not {0}")]

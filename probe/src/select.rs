@@ -44,9 +44,10 @@ impl Selection {
         if is_running {
             movable::keep_known_callers(program, &mut movable);
         }
-        let is_of_some = !plan.replaced.is_empty() || !plan.led.is_empty();
+        let is_of_some = !plan.replaced.is_empty() || !plan.alone.is_empty() || !plan.led.is_empty();
         if is_of_some {
-            movable.keep_all_but(plan.replaced.iter().map(|replaced| replaced.func));
+            let replaced = plan.replaced.iter().map(|replaced| replaced.func);
+            movable.keep_all_but(replaced.chain(plan.alone.iter().copied()));
         }
         let address_taken = springboard::addresses(program, &mut movable);
         // Probes of a plan would push a stub's jump to where its unwind rule says something else.

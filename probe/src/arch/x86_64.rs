@@ -44,6 +44,7 @@ pub mod snippet;
 pub mod stand_in;
 #[cfg(test)]
 mod testing;
+pub mod vectorise;
 
 pub use find_object::{find_object, find_object_entry, find_object_slot};
 pub use replaced_calls::{

@@ -246,11 +246,13 @@ fn passed_behind(program: &Program, block: BlockId) -> Vec<(Va, Va)> {
 }
 
 /// Where the moved code, `text`, is led back to old code: the starts of blocks that functions are entered at,
-/// behind calls and system calls, and where exceptions land; and all of these but the first.
+/// behind calls and system calls, and where exceptions land; and all of these but the first. `instead` is
+/// code of ours in whose place there is a block, new and old, as distances.
 pub fn ways_back(
     program: &Program,
     running: &Running,
     boards: &[Springboard],
+    instead: &[(u32, u32)],
     (old_at, text): (Va, &[u8]),
 ) -> (Vec<(u32, u32)>, Vec<u32>) {
     let distance = |at: Va| u32::try_from(at.since(old_at)).ok();
@@ -281,7 +283,7 @@ pub fn ways_back(
     let mut returns: Vec<u32> = calls.iter().map(|call| call.0).collect();
     returns.sort_unstable();
     returns.dedup();
-    let mut all: Vec<(u32, u32)> = starts.chain(calls).collect();
+    let mut all: Vec<(u32, u32)> = starts.chain(calls).chain(instead.iter().copied()).collect();
     all.sort_unstable();
     all.dedup_by_key(|way| way.0);
     // Of two that are too near, control comes from the first to the second.

@@ -142,7 +142,7 @@ impl Walk<'_> {
         self.instructions(id, inner);
         if let Some(code) = code_at(inner, Spot::Through) {
             self.draft.run(self.offset32(block.end_va()));
-            self.draft.insert(code);
+            self.draft.insert_from(block.start, code);
         }
         let falls_to = falls_to(program, id);
         let runs_on = falls_to.is_some_and(|to| self.draft.block_from(to) == Some(i + 1));
@@ -215,7 +215,7 @@ impl Walk<'_> {
                 self.draft.run_behind_ours(self.offset32(at));
             }
             if let Some(code) = code_at(inserts, Spot::Before(at)) {
-                self.draft.insert(code);
+                self.draft.insert_from(block.start, code);
                 self.draft.run_behind_ours(self.offset32(at));
             }
             self.instruction(block, at, position, inserts);
@@ -301,7 +301,7 @@ impl Walk<'_> {
             }
         }
         self.draft.label(taken);
-        self.draft.insert(code);
+        self.draft.insert_from(block.start, code);
         self.draft.branch(Branch::Jump, self.aim(target));
         self.draft.label(on);
         self.draft.behind_taken(block.start, on);

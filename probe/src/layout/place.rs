@@ -248,7 +248,7 @@ fn routines(plan: &Plan, at: &mut Va) -> Vec<Va> {
         *at = match action {
             Action::Call(_, routine) => start.plus(routine.code.len() as u64),
             Action::Count | Action::Keep(..) | Action::Append(_) => start,
-            Action::CountInStream(_) | Action::AddInStream(..) => start,
+            Action::CountInStream(_) | Action::AddInStream(..) | Action::Vectorise => start,
         };
         start
     };

@@ -8,6 +8,7 @@
 #![warn(clippy::indexing_slicing)]
 
 use super::loop_registers::LoopRegisters;
+use super::vectorised;
 use crate::arch::emit::{self, Increment};
 use crate::arch::shared::event_word;
 use crate::arch::snippet::{self, Field, Leads, NoValue, Sink, Snippet, SnippetTarget};
@@ -483,6 +484,12 @@ impl PointLowering<'_> {
                 }
                 return Ok(all);
             }
+            Action::Vectorise => {
+                let Point::LoopEntry(header) = probe.point else { return Err(PlanError::NoLoop(at)) };
+                let at = self.program.block(header).start;
+                let made = vectorised::entry(self.program, header, live);
+                return made.map_err(|why| PlanError::NotVectorised { at, why });
+            }
         };
         let made = snippet::snippet(value, sink, live, insn).map_err(|why| PlanError::Value { at, why })?;
         Ok(insert(made, |n| Target::Counter(word + n), Target::Routine(routine), None))
@@ -507,7 +514,7 @@ pub fn insert(made: Snippet, word: impl Fn(u32) -> Target, routine: Target, call
         SnippetTarget::Callee => Target::Code(callee.expect("only where a jump is made a call")),
     };
     let places = places.into_iter().map(|(at, end, to)| (at, end, target(to))).collect();
-    Insert { text: Some(Box::new(Text { bytes, places, stack })), increment: None }
+    Insert { text: Some(Box::new(Text { bytes, places, stack, instead_of: None })), increment: None }
 }
 
 #[cfg(test)]

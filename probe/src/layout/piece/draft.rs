@@ -121,6 +121,14 @@ impl Draft {
         self.made(base);
     }
 
+    /// Code of ours for who comes from the block that was at `from`.
+    pub fn insert_from(&mut self, from: Va, code: &Insert) {
+        if let Some(to) = code.text.as_ref().and_then(|text| text.instead_of) {
+            self.side(to, Side::From(from));
+        }
+        self.insert(code);
+    }
+
     /// The increment of a counter.
     pub fn increment(&mut self, how: Increment, counter: u32) {
         let base = self.made.len();
