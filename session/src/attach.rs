@@ -23,8 +23,8 @@ pub use ipc::{CallsMeasured, CallsWanted, IpcError, measure_calls};
 pub use passings::{Passing, PassingsError, Told, tell_passings};
 pub use record::RecordedWhile;
 pub use replace::{
-    Compared, Difference, LoadedModule, PureFunction, ReplaceError, Replacement, Standing, Trial, TrialError,
-    TrialWanted, Verdict, Word, constant, standing,
+    Compared, Difference, LoadedModule, LoopFate, PureFunction, ReplaceError, Replacement, Standing, Trial,
+    TrialError, TrialWanted, Verdict, Word, constant, standing,
 };
 pub use values::{MeasuredWhile, Taking};
 

@@ -59,7 +59,7 @@ mod values;
 
 pub use attach::{
     Attached, AttachedRun, CallsMeasured, CallsWanted, Compared, CountedWhile, Difference, IpcError,
-    LoadedModule, MeasuredWhile, Passing, PassingsError, PureFunction, ReadyProcess, RecordedWhile,
+    LoadedModule, LoopFate, MeasuredWhile, Passing, PassingsError, PureFunction, ReadyProcess, RecordedWhile,
     ReplaceError, Replacement, RunningError, RunningProgram, Standing, Taking, Told, Trial, TrialError,
     TrialWanted, Verdict, Word, constant, measure_calls, standing, tell_passings,
 };

@@ -20,6 +20,9 @@ pub struct ReplaceView {
     /// What was tried, and what came of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trial: Option<TrialView>,
+    /// The innermost loops of the function, and what came of each, if they were to be vectorised.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loops: Option<Vec<LoopView>>,
     /// How long all its threads stood still, microseconds, if they did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pause_us: Option<u64>,
@@ -32,7 +35,7 @@ impl ReplaceView {
     /// Nothing yet of process `pid`.
     pub fn of(pid: i32) -> ReplaceView {
         let schema = ReplaceView::SCHEMA;
-        ReplaceView { schema, pid, replaced: None, undone: None, trial: None, pause_us: None }
+        ReplaceView { schema, pid, replaced: None, undone: None, trial: None, loops: None, pause_us: None }
     }
 }
 
@@ -55,6 +58,30 @@ pub struct ReplacedView {
     pub since_s: u64,
     /// Whether the function runs again as it did, though somebody needs the new code still.
     pub is_taken_back: bool,
+}
+
+/// A loop that was to be vectorised.
+#[derive(Debug, Serialize)]
+pub struct LoopView {
+    /// Where it starts in the module's file.
+    pub address: String,
+    /// The source file and line of that, if they are known.
+    pub line: Option<String>,
+    /// Whether it was.
+    pub done: bool,
+    /// Why not.
+    pub because: Option<String>,
+}
+
+impl LoopView {
+    fn text(&self, w: &mut dyn Write) -> io::Result<()> {
+        let LoopView { address, line, because, .. } = self;
+        let line = line.as_ref().map_or_else(String::new, |line| format!(" ({line})"));
+        match because {
+            Some(because) => writeln!(w, "the loop at {address}{line} stays as it is: {because}"),
+            None => writeln!(w, "the loop at {address}{line} is vectorised"),
+        }
+    }
 }
 
 /// New code that was tried.
@@ -153,6 +180,16 @@ impl View for ReplaceView {
         }
         match self.replaced.as_deref().unwrap_or_default() {
             [] => writeln!(w, "nothing is replaced in process {pid}"),
+            [one] if let Some(loops) = &self.loops => {
+                let n_done = loops.iter().filter(|one| one.done).count();
+                let ReplacedView { function, to, .. } = one;
+                writeln!(
+                    w,
+                    "{n_done} of {} innermost loops of {function} are vectorised in process {pid}, which has it at {to}{stopped}",
+                    loops.len()
+                )?;
+                loops.iter().try_for_each(|one| one.text(w))
+            }
             [one] if self.pause_us.is_some() => {
                 writeln!(
                     w,

@@ -3,6 +3,7 @@
 mod code;
 mod found;
 mod trial;
+mod vectorised;
 
 use crate::input;
 use crate::output::{Answer, Hinted, Output};
@@ -25,7 +26,8 @@ const EXAMPLES: &str = "\
 Examples:
   $ engraft replace of_main --with ./fast.so:of_main -p $(pidof server)
   $ engraft replace --list -p $(pidof server)
-  $ engraft replace hot --memo --prototype 'long hot(long n);' --trial 1s -p $(pidof worker)";
+  $ engraft replace hot --memo --prototype 'long hot(long n);' --trial 1s -p $(pidof worker)
+  $ engraft replace scale --vectorise -p $(pidof mixer)";
 
 /// Replace a function of a process that runs by code of yours; it stays so when this command has ended
 #[derive(clap::Args, Debug)]
@@ -53,9 +55,12 @@ pub struct Args {
     /// A call by its result, where its arguments are these (with commas between them): 2.0
     #[arg(long, value_name = "V", group = "what", allow_hyphen_values = true)]
     constant: Option<String>,
+    /// Its own packed SSE loops, by AVX2: those that give the same bit for bit
+    #[arg(long, group = "what")]
+    vectorise: bool,
     /// Have both run by turns for so long, and keep what is faster, unless it does something else
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
-    #[arg(conflicts_with_all = ["undo", "list", "constant"])]
+    #[arg(conflicts_with_all = ["undo", "list", "constant", "vectorise"])]
     trial: Option<Duration>,
     /// Make so many calls of both in a copy of the process first; 100 of what is known to be pure
     #[arg(long, value_name = "N", requires = "trial", hide_short_help = true)]
@@ -109,6 +114,9 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let word = Word { signature: signature.as_ref(), is_pure: args.pure };
     if let Some(values) = &args.constant {
         return constant(args, &process, &word, (function, values));
+    }
+    if args.vectorise {
+        return vectorised::run(args, &process, function);
     }
     // What is wrong with a file is said before the process is looked at.
     let given = match args.memo {

@@ -63,6 +63,7 @@ mod together;
 mod totals;
 mod trace;
 mod values;
+mod vectorised;
 mod versions;
 mod watched;
 mod whole;

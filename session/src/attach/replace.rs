@@ -9,7 +9,8 @@
 //!
 //! Code that we make stands in for functions whose results depend on their arguments alone: a table of
 //! results ([`LoadedModule::memo`]), a known result at a call ([`constant`]). What may be worse than what it
-//! replaces is tried first ([`Trial`]).
+//! replaces is tried first ([`Trial`]). Loops of packed instructions run by wider ones
+//! ([`Replacement::vectorised`]).
 //!
 //! Source: E. Riou et al., "PADRONE: a platform for online profiling, analysis, and optimization" (2014), 2.4
 //! and 3.3, which stops the program at each call site once.
@@ -18,6 +19,7 @@ mod meanings;
 mod pure;
 mod trial;
 mod tried;
+mod vectorised;
 
 use super::places::{self, Mapped};
 use super::{RunningProgram, image_of};
@@ -38,6 +40,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 pub use trial::{Compared, Difference, Trial, TrialError, TrialWanted, Verdict};
 use tried::Copy;
+pub use vectorised::LoopFate;
 
 const PAGE: u64 = 0x1000;
 
@@ -130,6 +133,17 @@ pub enum ReplaceError {
         /// How it ended.
         why: String,
     },
+    /// No loop of it can be vectorised.
+    #[error("no loop of {function} can be vectorised: {}", vectorised::listed(loops))]
+    NotVectorised {
+        /// The function.
+        function: String,
+        /// Its innermost loops, each with the reason.
+        loops: Vec<LoopFate>,
+    },
+    /// The processor has no wider instructions.
+    #[error("this processor has no AVX2, or its system does not keep what that needs")]
+    NoAvx2,
     /// There is no such call.
     #[error("{} has no call at {at}", path.display())]
     NoCall {
@@ -343,17 +357,18 @@ impl<'a> Laid<'a> {
     }
 
     /// All of it, entered at `to`, with `original` being the function that it stands in for; `plan` says what
-    /// leads to it.
+    /// leads to it. What is given nowhere is the function itself, moved.
     fn make(
         &self,
         plan: &Plan,
-        to: LiveVa,
+        to: Option<LiveVa>,
         original: impl FnOnce(&Module<'_>) -> Result<LiveVa, ReplaceError>,
-        replacement: LiveVa,
+        replacement: Option<LiveVa>,
     ) -> Result<Replacement, ReplaceError> {
         let LoadedModule { program, mapped, bias } = self.module;
         let made = Module::build(program, plan, Room::Running(bias.to_image(LiveVa(self.rest))))?;
         let original = original(&made)?;
+        let (to, replacement) = (to.unwrap_or(original), replacement.unwrap_or(original));
         let meanings = Meanings::new(self.process, &mapped.path);
         let place = |(graft, at): &(&Graft, LiveVa)| {
             graft.place(*at, |name| match &*name.name {
@@ -382,6 +397,17 @@ impl<'a> Laid<'a> {
             replacement,
             data,
         })
+    }
+}
+
+/// Where `func` of `module` is, which is moved.
+fn moved(module: &LoadedModule, func: FuncId, made: &Module<'_>) -> Result<LiveVa, ReplaceError> {
+    match made.original(func) {
+        Some(original) => Ok(module.live(original)),
+        None => {
+            let why = made.not_moved.get(func.index()).copied().flatten().unwrap_or(NotMoved::Incomplete);
+            Err(ReplaceError::Stays { function: module.program.function(func).name(), why })
+        }
     }
 }
 
@@ -428,14 +454,7 @@ impl Replacement {
         let keeps = kept(program, func, changes(graft, Va(offset)).union(own))?;
         let replaced = Replaced { func, to: bias.to_image(to), keeps };
         let plan = Plan { replaced: vec![replaced], ..Plan::NULL };
-        let original = |made: &Module<'_>| match made.original(func) {
-            Some(original) => Ok(bias.to_live(original)),
-            None => {
-                let why = made.not_moved.get(func.index()).copied().flatten().unwrap_or(NotMoved::Incomplete);
-                Err(ReplaceError::Stays { function: program.function(func).name(), why })
-            }
-        };
-        laid.make(&plan, to, original, replacement)
+        laid.make(&plan, Some(to), |made| moved(module, func, made), Some(replacement))
     }
 
     /// The call at `at` of `module`, for which `graft` is to stand in, from its start on; it led to `callee`,
@@ -460,7 +479,7 @@ impl Replacement {
         let laid = Laid::new(process, module, &[graft])?;
         let to = laid.grafts.first().map_or(LiveVa(0), |(_, at)| *at);
         let plan = Plan { led: vec![Led { at, to: bias.to_image(to) }], ..Plan::NULL };
-        laid.make(&plan, to, |_| Ok(callee), to)
+        laid.make(&plan, Some(to), |_| Ok(callee), Some(to))
     }
 
     /// Has it stand in from now on; `standing` says in the process what was done.
