@@ -148,8 +148,10 @@ fn registers(memory: &Memory) -> Registers {
     }
 }
 
-/// Loads and stores of what vectors are before and after.
-const LOAD: &str = "movups 80(%r9),%xmm0\nmovups (%r9),%xmm1\nmovups 16(%r9),%xmm2\nmovups 32(%r9),%xmm3\nmovups 48(%r9),%xmm4\nmovups 64(%r9),%xmm5";
+/// Loads and stores of what vectors are before and after; upper halves start with something, too.
+const LOAD: &str = "vpcmpeqd %ymm0,%ymm0,%ymm0\nvmovdqa %ymm0,%ymm1\nvmovdqa %ymm0,%ymm2\nvmovdqa %ymm0,%ymm3\n\
+    vmovdqa %ymm0,%ymm4\nvmovdqa %ymm0,%ymm5\nvmovdqa %ymm0,%ymm6\nmovups 80(%r9),%xmm0\nmovups (%r9),%xmm1\n\
+    movups 16(%r9),%xmm2\nmovups 32(%r9),%xmm3\nmovups 48(%r9),%xmm4\nmovups 64(%r9),%xmm5";
 const STORE: &str = "movups %xmm0,(%r9)\nmovups %xmm1,16(%r9)\nmovups %xmm2,32(%r9)\nmovups %xmm3,48(%r9)\n\
     movups %xmm4,64(%r9)\nmovups %xmm5,80(%r9)";
 
