@@ -1,7 +1,7 @@
 #!/usr/bin/env -S python3 -I
 """vectorise.py [ROUNDS]: packed SSE loops of a process that runs, by AVX2 (issue 31, row 10). Twelve loops as
 gcc -O3 makes them for any x86-64, each vectorised by `engraft replace --vectorise` and taken back: the time of
-a call over 1024 elements before, while and after (CPU time, medians of ROUNDS, 5), the gain, and whether all
+a call over arrays of 8 kB before, while and after (CPU time, medians of ROUNDS, 5), the gain, and whether all
 results at many lengths are the same bit for bit; then eight that must be refused, each with its reason. The
 machine should have nothing else to do."""
 import json

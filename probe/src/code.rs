@@ -25,6 +25,8 @@ pub struct Text {
     pub stack: Vec<(usize, Stack)>,
     /// The old start of the block that whoever comes to it may go to instead.
     pub instead_of: Option<Va>,
+    /// How far from its start is what is to be well aligned in it, if something is.
+    pub aligned: Option<usize>,
 }
 
 impl Insert {
@@ -33,9 +35,10 @@ impl Insert {
         Insert { increment: None, text: Some(Box::new(Text { bytes, places, ..Text::default() })) }
     }
 
-    /// Code of ours that does what the block that was at `block` would do, and leads there for the rest.
-    pub(crate) fn instead_of(block: Va, bytes: Vec<u8>) -> Insert {
-        let text = Text { bytes, instead_of: Some(block), ..Text::default() };
+    /// Code of ours that does what the block that was at `block` would do, and leads there for the rest; what
+    /// is at `aligned` in it goes round.
+    pub(crate) fn instead_of(block: Va, (bytes, aligned): (Vec<u8>, usize)) -> Insert {
+        let text = Text { bytes, instead_of: Some(block), aligned: Some(aligned), ..Text::default() };
         Insert { increment: None, text: Some(Box::new(text)) }
     }
 

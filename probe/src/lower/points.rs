@@ -514,7 +514,7 @@ pub fn insert(made: Snippet, word: impl Fn(u32) -> Target, routine: Target, call
         SnippetTarget::Callee => Target::Code(callee.expect("only where a jump is made a call")),
     };
     let places = places.into_iter().map(|(at, end, to)| (at, end, target(to))).collect();
-    Insert { text: Some(Box::new(Text { bytes, places, stack, instead_of: None })), increment: None }
+    Insert { text: Some(Box::new(Text { bytes, places, stack, ..Text::default() })), increment: None }
 }
 
 #[cfg(test)]

@@ -172,10 +172,12 @@ mod tests {
         assert_eq!(ways.len(), 3, "{:?}", running.ways_back);
         let (_, live) = program::Conventions::compute(&program);
         let live = live.get(f.index()).expect("of each").live_in(header);
-        let code = entry(&program, header, live).expect("it can be written").text.expect("code").bytes;
+        let code = entry(&program, header, live).expect("it can be written").text.expect("code");
+        let aligned = code.aligned.expect("it goes round");
         let text = module.to_segments().expect("it can be mapped").text;
         for new in ways {
-            assert!(text.get(new as usize..).is_some_and(|rest| rest.starts_with(&code)), "{new:#x}");
+            assert!(text.get(new as usize..).is_some_and(|rest| rest.starts_with(&code.bytes)), "{new:#x}");
+            assert_eq!((new as usize + aligned) % 64, 0, "{new:#x}");
             assert_eq!(running.given_back(new), Some(old));
         }
     }

@@ -25,6 +25,9 @@ enum Item {
     Run(u32, u32),
 }
 
+/// Bytes a line of the cache of instructions: a loop in one line is fetched at once.
+const LINE: u32 = 64;
+
 /// A distance: where it is, where its instruction ends, where it leads.
 type Distance = (usize, usize, Target);
 
@@ -48,6 +51,8 @@ pub struct Draft {
     in_made: Vec<Distance>,
     /// Where in `made` the stack pointer moves.
     stack: Vec<(usize, Stack)>,
+    /// What its place must be a multiple of for code in it.
+    align: u32,
     /// Old starts of blocks, and the label behind the code of their edge that is taken.
     behind_taken: Vec<(Va, usize)>,
     /// The same behind a call that comes as from inside.
@@ -63,6 +68,7 @@ impl Draft {
         self.steps.clear();
         self.n_labels = self.starts.len();
         self.n_bytes = 0;
+        self.align = 1;
         self.made.clear();
         self.in_old.clear();
         self.in_made.clear();
@@ -123,8 +129,16 @@ impl Draft {
 
     /// Code of ours for who comes from the block that was at `from`.
     pub fn insert_from(&mut self, from: Va, code: &Insert) {
-        if let Some(to) = code.text.as_ref().and_then(|text| text.instead_of) {
-            self.side(to, Side::From(from));
+        if let Some(text) = &code.text {
+            if let Some(aligned) = text.aligned {
+                let label = self.new_label();
+                self.block(label, LINE);
+                self.align = LINE;
+                self.pad((LINE as usize).wrapping_sub(aligned) % LINE as usize);
+            }
+            if let Some(to) = text.instead_of {
+                self.side(to, Side::From(from));
+            }
         }
         self.insert(code);
     }
@@ -277,7 +291,7 @@ impl Draft {
             behind_calls,
             sides,
             stack,
-            align,
+            align: align.max(self.align),
         }
     }
 }

@@ -104,7 +104,7 @@ impl Function {
     /// the entry ran without the loop.
     #[track_caller]
     fn check(&self, memory: &Memory, registers: Registers) -> Registers {
-        let entry = self.understood().expect("it is one").entry(self.live).expect("it can be written");
+        let (entry, _) = self.understood().expect("it is one").entry(self.live).expect("it can be written");
         let alone = Function::run(memory, &[&self.before[..], &self.rest[..]], registers);
         let both = Function::run(memory, &[&self.before[..], &entry[..], &self.rest[..]], registers);
         let is_dead = |n: u8| !self.live.contains(Reg::general(n));
@@ -355,7 +355,7 @@ fn rows_of_unwind_tables_stay_true() {
     let body = "movdqu (%rsi,%rax),%xmm0\npaddd %xmm0,%xmm1\nmovdqu %xmm0,(%rdi,%rax)\nadd $16,%rax\ncmp %rdx,%rax\njne 1b";
     for behind in ["mov %rcx,(%r9)\nmov %r8,(%r9)\nmov %r10,(%r9)\nmov %r11,(%r9)", ""] {
         let function = compiled([LOAD, body, &format!("{STORE}\n{behind}")]);
-        let entry =
+        let (entry, _) =
             function.understood().expect("it is one").entry(function.live).expect("it can be written");
         let mut n_writes = 0;
         for insn in Decoder::new(&entry, Va(0x1000)) {

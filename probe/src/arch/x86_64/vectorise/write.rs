@@ -35,11 +35,11 @@ struct Free {
 
 impl PackedLoop {
     /// The code that stands at its entry, where all of `live` may be read; control runs through it into the
-    /// loop.
+    /// loop. And where in it the pairs start: a loop within few lines of the cache is run faster.
     ///
     /// # Errors
     /// If no registers are free, or it cannot be written.
-    pub fn entry(&self, live: RegSet) -> Result<Vec<u8>, NotVectorised> {
+    pub fn entry(&self, live: RegSet) -> Result<(Vec<u8>, usize), NotVectorised> {
         if !live.both(abi::FLAGS).is_empty() {
             return Err(NotVectorised::Flags);
         }
@@ -62,19 +62,23 @@ impl PackedLoop {
         for n in &self.carried.zeros {
             w.put(Instruction::with2(Code::VEX_Vmovdqa_xmm_xmmm128, xmm(*n), xmm(*n))?)?;
         }
-        let again = w.at();
+        let again = w.bytes.len();
         self.body.iter().try_for_each(|one| w.body(one))?;
         for (number, by, is_wide) in self.steps.all().filter(|step| step.1 != 0) {
             let number = u8::try_from(number).map_err(|_| NotVectorised::Unwritable)?;
             let both = i32::try_from(2 * by).map_err(|_| NotVectorised::TooFar)?;
-            w.put(match is_wide {
-                true => Instruction::with2(Code::Add_rm64_imm32, wide(number), both)?,
-                false => Instruction::with2(Code::Add_rm32_imm32, narrow(number), both)?,
-            })?;
+            let to = if is_wide { wide(number) } else { narrow(number) };
+            let code = match (is_wide, i8::try_from(both).is_ok()) {
+                (true, true) => Code::Add_rm64_imm8,
+                (true, false) => Code::Add_rm64_imm32,
+                (false, true) => Code::Add_rm32_imm8,
+                (false, false) => Code::Add_rm32_imm32,
+            };
+            w.put(Instruction::with2(code, to, both)?)?;
         }
         let [pairs, ..] = free.general;
         w.put(Instruction::with2(Code::Sub_rm64_imm8, wide(pairs), 1i32)?)?;
-        w.put(Instruction::with_branch(Code::Jne_rel32_64, again)?)?;
+        w.back(again)?;
         if let Some(scratch) = free.vector {
             for (n, by) in &self.carried.sums {
                 let upper = Code::VEX_Vextracti128_xmmm128_ymm_imm8;
@@ -87,7 +91,7 @@ impl PackedLoop {
         for (general, vector) in &free.kept {
             w.put(Instruction::with2(Code::Movq_rm64_xmm, wide(*general), xmm(*vector))?)?;
         }
-        Ok(w.bytes)
+        Ok((w.bytes, again))
     }
 
     /// Registers that the loop does not use, and nobody reads behind its entry; if there are not enough, some
@@ -215,6 +219,14 @@ impl Writer {
         self.encoder.encode(&insn, self.at())?;
         self.bytes.extend(self.encoder.take_buffer());
         Ok(())
+    }
+
+    /// A jump to what starts at `to`, if there are pairs left.
+    fn back(&mut self, to: usize) -> Written {
+        const SHORT: usize = 2;
+        let is_near = self.bytes.len() + SHORT - to <= 128;
+        let code = if is_near { Code::Jne_rel8_64 } else { Code::Jne_rel32_64 };
+        self.put(Instruction::with_branch(code, SOMEWHERE + to as u64)?)
     }
 
     /// A jump over all pairs.
