@@ -105,6 +105,30 @@ fn packed_loops_are_vectorised_and_taken_back() {
     server.end(true);
 }
 
+/// Who is in a loop that goes on, in a function that does not come back, is led out of what stands at its
+/// entry.
+#[test]
+fn a_loop_that_goes_on_is_vectorised_and_taken_back() {
+    needs!("gcc");
+    let place = folder();
+    let mut server = Server::start(place.path(), "vectorised.c", "gcc", "-O2 -g");
+    if !has_avx2(place.path(), &server) {
+        return;
+    }
+    let before = server.memory();
+    for _ in 0..10 {
+        assert_eq!(server.ask("rounds 1"), "1");
+        replace(place.path(), &server, "rounds --vectorise").ok();
+        let undone = replace(place.path(), &server, "rounds --undo");
+        assert_eq!(undone.code, Some(0), "{} {}", undone.stdout, undone.stderr);
+        let after = server.memory();
+        assert!(after.1 == before.1 && !after.0.contains("engraft"), "its code is as it was");
+        assert_eq!(server.ask("rounds 0"), "1", "all of it is written");
+    }
+    assert_eq!(server.ask("wrong 0"), "0");
+    server.end(true);
+}
+
 /// What is mapped but for the program's own file, whose pages the kernel lists in parts.
 fn others(maps: &str) -> Vec<&str> {
     maps.lines().filter(|line| !line.ends_with("/server")).collect()
