@@ -43,6 +43,7 @@ use body::{Body, Scratch, Solution, Starts};
 pub use flags::FlagLiveness;
 use rayon::prelude::*;
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 /// What callers and callees within the image expect of each other, per function.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,6 +79,8 @@ pub struct Liveness {
     starts: Starts,
     /// Live where control leaves the function, for the blocks where it can, by position.
     exits: Box<[(u32, RegSet)]>,
+    /// Callee-saved registers that the function never writes, once somebody has asked.
+    callee_saved: OnceLock<RegSet>,
 }
 
 impl Conventions {
@@ -241,12 +244,14 @@ impl Liveness {
 
     /// Callee-saved registers that the function never writes.
     fn callee_saved(&self, program: &Program) -> RegSet {
-        let mut of = EffectsOf::new();
-        let mut writes = RegSet::EMPTY;
-        for b in program.function(self.func).block_ids() {
-            program.insns(b).for_each(|insn| writes.add(of.effects(&insn).writes));
-        }
-        abi::CALLEE_SAVED.minus(writes).union(abi::FRAME_POINTER)
+        *self.callee_saved.get_or_init(|| {
+            let mut of = EffectsOf::new();
+            let mut writes = RegSet::EMPTY;
+            for b in program.function(self.func).block_ids() {
+                program.insns(b).for_each(|insn| writes.add(of.effects(&insn).writes));
+            }
+            abi::CALLEE_SAVED.minus(writes).union(abi::FRAME_POINTER)
+        })
     }
 }
 

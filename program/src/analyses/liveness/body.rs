@@ -14,6 +14,7 @@ use crate::model::{Block, BlockEnd, Call, Callee, Edge, EdgeKind, Program};
 use reading::Reading;
 use std::cmp::Ordering;
 use std::collections::VecDeque;
+use std::sync::OnceLock;
 
 /// A run of instructions without a call into the image inside: what it reads first, and what it kills.
 #[derive(Clone, Copy, Default)]
@@ -565,7 +566,7 @@ impl Body {
     pub fn liveness(&self, conventions: &Conventions, at: Starts) -> Liveness {
         let exits =
             self.exits.iter().map(|&(node, exit)| (node, self.at_exit(conventions, exit).1)).collect();
-        Liveness { func: self.func, first: self.first, starts: at, exits }
+        Liveness { func: self.func, first: self.first, starts: at, exits, callee_saved: OnceLock::new() }
     }
 
     /// Read for certain, and live, at the end of a block.
