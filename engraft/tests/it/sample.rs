@@ -2,6 +2,7 @@
 //! run already, what comes of recordings.
 
 use crate::attached::server::Server;
+use crate::needs;
 use crate::run::{Ran, compile, engraft, folder};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -189,6 +190,54 @@ fn recordings_are_shown_and_become_what_others_read() {
     let refused = here("convert counts.engraft -o y.firefox.json");
     assert_eq!(refused.code, Some(2));
     assert!(refused.stderr.contains("engraft sample"), "{}", refused.stderr);
+}
+
+#[test]
+fn llvm_bolt_takes_samples() {
+    const BOLT: &str = "/usr/lib/llvm-19/bin/llvm-bolt";
+    needs!("/usr/lib/llvm-19/bin/llvm-bolt");
+    let place = folder();
+    let flags = "-O2 -pthread -fno-reorder-blocks-and-partition -Wl,--emit-relocs";
+    compile(&place.path().join("shares"), "shares.c", flags);
+    let (_, report) = sampled(place.path(), "-F 1500 -o rec.engraft ./shares 1 800");
+    let written = engraft(place.path(), "convert rec.engraft -o x.fdata --binary shares");
+    assert_eq!(written.code, Some(0), "{}", written.stderr);
+    let text = std::fs::read_to_string(place.path().join("x.fdata")).expect("written");
+    let mut lines = text.lines();
+    assert_eq!(lines.next(), Some("no_lbr cycles"));
+    let mut samples: BTreeMap<&str, f64> = BTreeMap::new();
+    for line in lines {
+        let [kind, name, _, n] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
+        assert_eq!(kind, "1");
+        *samples.entry(name).or_default() += n.parse::<f64>().expect("a number");
+    }
+    for n in 0..20 {
+        let name = format!("spin_{n}");
+        assert_eq!(samples.get(&*format!("{name}/1")), Some(&number(&row(&report, &name)["self"])), "{name}");
+    }
+    // llvm-bolt has them, each block's divided by its instructions, in thousandths.
+    let mut bolt = std::process::Command::new(BOLT);
+    bolt.current_dir(place.path()).args(["shares", "-data=x.fdata", "-lite=0", "-o", "fast", "-w", "x.yaml"]);
+    let _said = crate::run::must(&mut bolt);
+    let yaml = std::fs::read_to_string(place.path().join("x.yaml")).expect("written");
+    let value = |line: &str, of: &str| Some(line.trim().strip_prefix(of)?.trim().to_owned());
+    let (mut name, mut insns, mut taken) = (String::new(), 0.0, BTreeMap::<String, f64>::new());
+    for line in yaml.lines() {
+        if let Some(found) = value(line, "- name:") {
+            name = found.trim_matches('\'').to_owned();
+        } else if let Some(n) = value(line, "insns:") {
+            insns = n.parse().expect("a number");
+        } else if let Some(n) = value(line, "events:") {
+            *taken.entry(name.clone()).or_default() += n.parse::<f64>().expect("a number") * insns / 1000.0;
+        }
+    }
+    for (name, n) in samples.iter().filter(|(name, _)| name.starts_with("spin_")) {
+        let got = taken.get(*name).copied().unwrap_or_default();
+        assert!((got - n).abs() < 0.5, "{name}: {got} of {n}\n{yaml}");
+    }
+    let ran =
+        std::process::Command::new(place.path().join("fast")).args(["1", "1"]).output().expect("it runs");
+    assert_eq!(ran.status.code(), Some(3));
 }
 
 #[test]
