@@ -23,8 +23,8 @@ pub use kernel::{
 };
 pub use launch::{Target, TargetError};
 pub use process::{
-    Limits, LookError, Mapping, ProcessError, Resident, Root, RunningMemory, Stopped, Syscall, can_set_bases,
-    children_of, own_file, processes_named,
+    Limits, LookError, Mapping, OnProcessor, ProcessError, Resident, Root, RunningMemory, Stopped, Syscall,
+    can_set_bases, children_of, own_file, processes_named, processor_of,
 };
 pub use shared::{Arena, Asking, Owner, Request, StoppedThreads, Stream};
 pub use sys::{

@@ -9,6 +9,7 @@
 mod limits;
 mod mappings;
 mod memory;
+mod processor;
 mod resident;
 mod status;
 mod which;
@@ -16,6 +17,7 @@ mod which;
 pub use limits::{Limits, can_set_bases};
 pub use mappings::{Mapping, Root};
 pub use memory::{RunningMemory, own_file};
+pub use processor::{OnProcessor, processor_of};
 pub use resident::Resident;
 pub use status::LookError;
 pub(crate) use status::Status;

@@ -5,6 +5,7 @@ pub mod flow_graph;
 pub mod liveness;
 pub mod loops;
 pub mod mixes;
+pub mod own_code;
 pub mod purity;
 pub mod resolvers;
 pub mod stack_arguments;
