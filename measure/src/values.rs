@@ -35,5 +35,6 @@ pub use auto::InLine;
 pub use collect::Collector;
 pub use condition::{BadCondition, Condition};
 pub use known::Known;
+pub use loops::OneInstance;
 pub use plan::{Code, Found, LONGEST_WORDS, LoopCode, Recorded, Unseen, What, plan};
 pub use rows::Rows;

@@ -217,6 +217,18 @@ impl<'a> ReadyProcess<'a> {
         program: RunningProgram,
         asked: Instrumentation,
     ) -> Result<ReadyProcess<'a>, RunningError> {
+        let process = ReadyProcess::if_any(store, wanted, program, asked)?;
+        process.refuse_nothing()?;
+        Ok(process)
+    }
+
+    /// The same, also if there is nothing in it that can be observed: such a process is not to be entered.
+    fn if_any(
+        store: &'a Store,
+        wanted: &'a ModuleFilter,
+        program: RunningProgram,
+        asked: Instrumentation,
+    ) -> Result<ReadyProcess<'a>, RunningError> {
         let RunningProgram { pid, mappings, modules, max_pause } = program;
         let known = modules.iter().map(|module| module.path.clone()).collect();
         let seen = modules.iter().map(|module| (module.path.clone(), module.file.clone())).collect();
@@ -227,17 +239,6 @@ impl<'a> ReadyProcess<'a> {
         let has_any = |one: &Ready| one.made.segments.runtime_at.is_some();
         let (ready, idle): (Vec<Ready>, Vec<_>) = ready.into_iter().partition(has_any);
         let idle: Vec<Instrumented> = idle.into_iter().map(|one| one.made.instrumented).collect();
-        if let ([], [(path, why)]) = (&ready[..], &refused[..]) {
-            let what = format!("{} cannot be counted: {why}", path.display());
-            return Err(PrepareError::Nothing { what }.into());
-        }
-        if ready.is_empty() {
-            let what = match asked.placement {
-                Placement::Values => "nothing of what is asked for is in its modules",
-                _ => "none of its modules can be counted",
-            };
-            return Err(PrepareError::Nothing { what: what.to_owned() }.into());
-        }
         Ok(ReadyProcess {
             store,
             wanted,
@@ -253,6 +254,19 @@ impl<'a> ReadyProcess<'a> {
             pid,
             max_pause,
         })
+    }
+
+    /// Refuses one in which there is nothing that can be observed.
+    fn refuse_nothing(&self) -> Result<(), PrepareError> {
+        let what = match (&self.ready[..], &self.refused[..]) {
+            ([], [(path, why)]) => format!("{} cannot be counted: {why}", path.display()),
+            ([], _) if self.asked.placement == Placement::Values => {
+                "nothing of what is asked for is in its modules".to_owned()
+            }
+            ([], _) => "none of its modules can be counted".to_owned(),
+            _ => return Ok(()),
+        };
+        Err(PrepareError::Nothing { what })
     }
 
     /// The number of the process.

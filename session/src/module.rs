@@ -122,14 +122,32 @@ impl Instrumentation {
         if self.placement != Placement::Values {
             return true;
         }
+        // What is called runs anywhere.
+        if self.values.counts_instructions {
+            return true;
+        }
         let is_named = |module: &str| path.ends_with(module);
         if self.values.has_lines() || self.values.modules().any(is_named) {
             return true;
         }
         let Ok(image) = Image::load(file) else { return true };
-        let names: Vec<FunctionFilter> =
-            self.values.functions().map(|name| FunctionFilter::new(&[name], self.spellings)).collect();
-        image.symbols.iter().any(|symbol| names.iter().any(|name| name.has(&symbol.name)))
+        self.values.functions().any(|name| self.is_in(&image, name))
+    }
+
+    /// Whether `image` has a symbol that `name` may mean.
+    fn is_in(&self, image: &Image, name: &str) -> bool {
+        let filter = FunctionFilter::new(&[name], self.spellings);
+        image.symbols.iter().any(|symbol| filter.has(&symbol.name))
+    }
+
+    /// The same for the library of `image`, where that is made ready whatever functions are asked for: what
+    /// it has none of changes nothing then, and is in no key.
+    fn of_library(&self, image: &Image) -> Option<Instrumentation> {
+        if self.placement != Placement::Values || !self.values.counts_instructions {
+            return None;
+        }
+        let values = Arc::new(self.values.of_module(|name| self.is_in(image, name)));
+        Some(Instrumentation { values, ..self.clone() })
     }
 
     /// Whether some functions are not like the others.

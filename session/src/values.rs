@@ -6,7 +6,7 @@ mod places;
 mod targets;
 
 pub use calibrate::CalibrateError;
-pub(crate) use calibrate::{Clocks, stamps};
+pub(crate) use calibrate::{Clocks, calibrated, stamps};
 pub(crate) use places::{Places, Source};
 
 use crate::died::{self, Died};
@@ -19,7 +19,7 @@ use crate::run::{self, Process, RunError, Watched};
 use crate::store::Store;
 use live::{Arena, Owner, Stream, Target};
 use measure::Placement;
-use measure::values::{Asked, Code, Collector, Condition, Rows, Stamping};
+use measure::values::{Asked, Code, Collector, Condition, OneInstance, Rows, Stamping};
 use probe::Room;
 use profile::recording::SectionWriter;
 use profile::values::{Loop, Stamps, Unlike, Values};
@@ -38,6 +38,7 @@ pub struct Measurable<'a> {
     arena: Arena,
     stamps: Option<Stamps>,
     condition: Option<Condition>,
+    keeps_instances: bool,
 }
 
 /// Why a program whose values are to be recorded is not made ready.
@@ -73,13 +74,18 @@ impl<'a> Measurable<'a> {
             "values are taken of what is prepared for them"
         );
         let arena = prepared.arena()?;
-        Ok(Measurable { prepared, arena, stamps: None, condition: None })
+        Ok(Measurable { prepared, arena, stamps: None, condition: None, keeps_instances: false })
     }
 
     /// The same, but that only calls are recorded of which `condition` holds, if it is about arguments that
     /// they have.
     pub fn with_condition(self, condition: Option<Condition>) -> Measurable<'a> {
         Measurable { condition, ..self }
+    }
+
+    /// The same, but that instances of loops are kept one by one.
+    fn keeping_instances(self) -> Measurable<'a> {
+        Measurable { keeps_instances: true, ..self }
     }
 
     /// What the records of its modules mean that are there from the start.
@@ -116,6 +122,8 @@ pub struct Measured {
     pub codes: Vec<Code>,
     /// What is to be known of it.
     pub warnings: Vec<Warning>,
+    /// The last instances of loops, one by one, if they were kept.
+    pub instances: Vec<OneInstance>,
     /// The recording with its log, if one was kept: the rest goes behind it.
     pub log: Option<FinishedLog>,
 }
@@ -154,6 +162,9 @@ impl<'a> MeasuredRun<'a> {
         let mut collector = Collector::with_log(log);
         measurable.condition.iter().for_each(|condition| collector.set_condition(condition.clone()));
         measurable.codes().iter().for_each(|code| collector.add_module(code));
+        if measurable.keeps_instances {
+            collector.keep_instances();
+        }
         let Measurable { prepared, arena, stamps, .. } = measurable;
         stamps.into_iter().for_each(|stamps| collector.set_stamps(stamps));
         let clocks = Clocks::now();
@@ -251,12 +262,13 @@ pub(crate) fn measured(
         let callers = callers::named(places, rows.callers());
         rows.finish(&callers)
     });
+    let instances = collector.take_instances();
     let mut values = Values { n_lost: taken.n_lost, ..collector.finish() };
     values.targets = targets::named(places, &values);
     values.stamps.iter_mut().for_each(|stamps| stamps.per_second = rate);
     lines_of_loops(&mut values, &paths);
     places.store.trim();
-    Measured { values, codes, warnings, log }
+    Measured { values, codes, warnings, instances, log }
 }
 
 /// What is to be known of the records that were taken. What is called `name` is the program.

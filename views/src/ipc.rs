@@ -1,11 +1,11 @@
-//! What `engraft ipc` says: instructions and cycles of calls.
+//! What `engraft ipc` says: instructions and cycles of calls, or of instances of a loop.
 
 use crate::attach::AttachedView;
 use crate::{Table, View, many};
 use serde::Serialize;
 use std::io::{self, Write};
 
-/// Instructions and cycles of calls of a function.
+/// Instructions and cycles of calls of a function, or of instances of a loop.
 #[derive(Debug, Serialize)]
 pub struct IpcView {
     /// What this object is, and which version of it.
@@ -14,16 +14,25 @@ pub struct IpcView {
     pub pid: i32,
     /// The function.
     pub function: String,
-    /// Call by call.
+    /// What follows is of: `call`, or `loop`.
+    pub of: &'static str,
+    /// Call by call, or instance by instance.
     pub calls: Vec<CallView>,
     /// Instructions a cycle, of the calls.
     pub ipc: SpreadView,
     /// How much longer calls took while their instructions were counted, which is taken off: a factor.
     pub slowdown: f64,
+    /// How much of cycles may be wrong, with 95 %, because the clock or the calls were faster at one time
+    /// than at another: in their errors.
+    pub unsteady_share: f64,
+    /// What the core's clock was meanwhile.
+    pub clock: ClockView,
     /// How many calls say how long they take when nothing is counted.
     pub plain_calls: usize,
     /// How many functions could not be counted: their instructions are not in it.
     pub uncounted: usize,
+    /// Modules of which nothing could be counted.
+    pub uncounted_modules: Vec<UncountedView>,
     /// What was done to the process.
     pub attach: AttachedView,
 }
@@ -33,7 +42,29 @@ impl IpcView {
     pub const SCHEMA: &str = "engraft.ipc/1";
 }
 
-/// A call.
+/// The core's clock, by a chain of instructions of known latency.
+#[derive(Debug, Serialize)]
+pub struct ClockView {
+    /// How often it was timed.
+    pub calibrations: usize,
+    /// Ticks of the time stamp counter in a cycle.
+    pub ticks_per_cycle: f64,
+    /// By how much that may be wrong at a time, with 95 %; it is in the errors of calls.
+    pub error: f64,
+    /// The least and the most that was found.
+    pub range: [f64; 2],
+}
+
+/// A module whose instructions are not in what is said.
+#[derive(Debug, Serialize)]
+pub struct UncountedView {
+    /// Its path.
+    pub module: String,
+    /// Why.
+    pub why: String,
+}
+
+/// A call, or an instance of a loop.
 #[derive(Debug, Serialize)]
 pub struct CallView {
     /// Its thread, from 1.
@@ -48,6 +79,12 @@ pub struct CallView {
     pub error: f64,
     /// The quotient.
     pub ipc: f64,
+    /// Of an instance: the address of the loop's header in its module.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub header: Option<String>,
+    /// How often it went through that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub iterations: Option<u64>,
 }
 
 /// A mean and how far from it numbers are.
@@ -63,23 +100,40 @@ pub struct SpreadView {
 
 impl View for IpcView {
     fn table(&self) -> Table {
-        let mut t = Table::new(&["call>", "thread>", "instructions>", "cycles>", "±>", "ipc>"]);
+        let is_loop = self.of == "loop";
+        let mut t = match is_loop {
+            true => Table::new(&[
+                "instance>",
+                "thread>",
+                "loop",
+                "iterations>",
+                "instructions>",
+                "cycles>",
+                "±>",
+                "ipc>",
+            ]),
+            false => Table::new(&["call>", "thread>", "instructions>", "cycles>", "±>", "ipc>"]),
+        };
         for (n, call) in (1..).zip(&self.calls) {
             let mark = if call.cycles_are == "estimated" { "~" } else { "" };
-            t.row([
-                n.to_string(),
-                call.thread.to_string(),
-                call.instructions.to_string(),
-                format!("{mark}{:.0}", call.cycles),
-                format!("{:.0}", call.error),
-                format!("{:.2}", call.ipc),
-            ]);
+            let (n, thread, instructions) =
+                (n.to_string(), call.thread.to_string(), call.instructions.to_string());
+            let (cycles, error) = (format!("{mark}{:.0}", call.cycles), format!("{:.0}", call.error));
+            let ipc = format!("{:.2}", call.ipc);
+            if is_loop {
+                let (header, iterations) =
+                    (call.header.clone().unwrap_or_default(), call.iterations.unwrap_or_default());
+                t.row([n, thread, header, iterations.to_string(), instructions, cycles, error, ipc]);
+            } else {
+                t.row([n, thread, instructions, cycles, error, ipc]);
+            }
         }
         t
     }
 
     fn text(&self, w: &mut dyn Write) -> io::Result<()> {
-        writeln!(w, "{} in process {}", self.function, self.pid)?;
+        let (what, one) = if self.of == "loop" { ("a loop of ", "instance") } else { ("", "call") };
+        writeln!(w, "{what}{} in process {}", self.function, self.pid)?;
         self.table().text(w)?;
         let SpreadView { mean, deviation, interval: [least, most] } = &self.ipc;
         writeln!(
@@ -87,11 +141,12 @@ impl View for IpcView {
             "{mean:.2} instructions a cycle, standard deviation {deviation:.2}, 95 %: {least:.2} to {most:.2}"
         )?;
         if self.calls.iter().any(|call| call.cycles_are == "estimated") {
+            let ClockView { calibrations, ticks_per_cycle, error, .. } = &self.clock;
             writeln!(
                 w,
-                "~: cycles follow from ticks of the clock, and calls took {:.2} times as long while they were counted: {} that were not say so",
+                "~: cycles follow from ticks of the clock, {ticks_per_cycle:.4} ± {error:.4} a cycle by {calibrations} timings of a chain, and {one}s took {:.2} times as long while they were counted: {} that were not say so",
                 self.slowdown,
-                many(self.plain_calls, "call")
+                many(self.plain_calls, one)
             )?;
         }
         writeln!(
@@ -104,6 +159,9 @@ impl View for IpcView {
                 "nor of {} that could not be moved, which `engraft count -p` names",
                 many(self.uncounted, "function")
             )?;
+        }
+        for UncountedView { module, why } in &self.uncounted_modules {
+            writeln!(w, "nor of {module}: {why}")?;
         }
         Ok(())
     }

@@ -283,7 +283,7 @@ fn report(
     (run, modules, duration): (Run, Vec<PathBuf>, Duration),
     measured: Measured,
 ) -> anyhow::Result<()> {
-    let Measured { values, codes, warnings, log } = measured;
+    let Measured { values, codes, warnings, log, .. } = measured;
     let attach = attached::view(&run.attached);
     let recording = Recording {
         run: Some(run),

@@ -1,5 +1,5 @@
-//! `engraft ipc`: the instructions of calls are those that callgrind counts, the cycles those of a chain of
-//! known latency.
+//! `engraft ipc`: the instructions of calls are those that callgrind counts, the cycles those of chains of
+//! known latency, within the error that is said.
 
 use crate::attached::server::Server;
 use crate::needs;
@@ -29,10 +29,20 @@ fn by_callgrind(folder: &Path, program: &str, function: &str) -> u64 {
     in_rounds(folder, program, function, 3) - in_rounds(folder, program, function, 2)
 }
 
+/// What `ipc` says, and whether also that the machine was not steady, as it is where other tests run.
+#[track_caller]
+fn ipc(folder: &Path, server: &Server, words: &str) -> (Value, bool) {
+    let ran = engraft(folder, &format!("ipc {words} --json -p {}", server.pid()));
+    let is_unsteady = ran.stderr.contains("the machine was not steady");
+    assert!(ran.code == Some(0) && ran.stderr.lines().count() == usize::from(is_unsteady), "{}", ran.stderr);
+    let said: Value = serde_json::from_str(&ran.stdout).expect("JSON");
+    assert_eq!(said["schema"], "engraft.ipc/1");
+    (said, is_unsteady)
+}
+
 #[track_caller]
 fn calls(folder: &Path, server: &Server, words: &str) -> Vec<Value> {
-    let said = engraft(folder, &format!("ipc {words} --json -p {}", server.pid())).json();
-    assert_eq!(said["schema"], "engraft.ipc/1");
+    let (said, _) = ipc(folder, server, words);
     said["calls"].as_array().expect("a list").clone()
 }
 
@@ -40,9 +50,9 @@ fn calls(folder: &Path, server: &Server, words: &str) -> Vec<Value> {
 fn instructions_are_those_that_callgrind_counts() {
     needs!("valgrind");
     let place = folder();
-    for flags in ["-O1 -g -Wl,-z,now", "-O2 -fcf-protection=full -Wl,-z,lazy"] {
+    for flags in ["-O1 -g -lm -Wl,-z,now", "-O2 -lm -fcf-protection=full -Wl,-z,lazy"] {
         let mut server = Server::start(place.path(), "ipc.c", "gcc", flags);
-        for function in ["in_libraries", "chooses", "chain"] {
+        for function in ["in_libraries", "in_libm", "chooses", "chain"] {
             let all = calls(place.path(), &server, &format!("{function} --calls 5"));
             let got: Vec<Option<u64>> = all.iter().map(|call| call["instructions"].as_u64()).collect();
             assert_eq!(
@@ -58,27 +68,84 @@ fn instructions_are_those_that_callgrind_counts() {
     }
 }
 
-#[test]
-fn cycles_are_those_of_a_chain_of_known_latency() {
-    let place = folder();
-    let mut server = Server::start(place.path(), "ipc.c", "gcc", "-O1");
-    let all = calls(place.path(), &server, "chain --calls 50");
-    let cycles: Vec<f64> = all.iter().filter_map(|call| call["cycles"].as_f64()).collect();
-    assert_eq!((all.len(), cycles.len()), (50, 50));
+/// What `ipc` says of calls of `function`, each of so many cycles: whether the call in the middle has them
+/// within its error, and whether the tool says that the machine was not steady. Else, the error is no more
+/// than a twentieth.
+#[track_caller]
+fn has_cycles(folder: &Path, server: &Server, function: &str, cycles: f64) -> (bool, bool) {
+    let (said, is_unsteady) = ipc(folder, server, &format!("{function} --calls 50"));
+    let number = |call: &Value, of: &str| call[of].as_f64().expect("a number");
+    let mut all: Vec<Value> = said["calls"].as_array().expect("a list").clone();
+    assert_eq!(all.len(), 50);
     assert!(all.iter().all(|call| call["cycles_are"] == "estimated"));
-    let mut sorted = cycles.clone();
-    sorted.sort_by(f64::total_cmp);
-    let middle = sorted[25];
-    let error = all[0]["error"].as_f64().expect("a number");
-    // Where other tests run beside it, the clock of the core is not the same all the time.
-    assert!((middle - 16_000.0).abs() < 1600.0_f64.max(2.0 * error), "{middle} cycles ± {error}, not 16,000");
+    all.sort_by(|a, b| number(a, "cycles").total_cmp(&number(b, "cycles")));
+    let (got, error) = (number(&all[25], "cycles"), number(&all[25], "error"));
+    assert!(is_unsteady || error <= 0.05 * cycles, "{function}: {got} ± {error} cycles; {said}");
+    ((got - cycles).abs() <= error, is_unsteady)
+}
+
+#[test]
+fn cycles_are_those_of_chains_of_known_latency_within_the_error_that_is_said() {
+    let place = folder();
+    let mut server = Server::start(place.path(), "ipc.c", "gcc", "-O1 -lm");
+    // One, four, twenty microseconds, or so.
+    let mut held = Vec::new();
+    for (function, cycles) in [("multiplies", 4080.0), ("chain", 16_000.0), ("adds", 80_000.0)] {
+        // Where other tests run beside it, the tool says that errors are large: tried again, up to six times.
+        let mut n_steady = 0;
+        for _ in 0..9 {
+            let (holds, is_unsteady) = has_cycles(place.path(), &server, function, cycles);
+            held.push(holds);
+            n_steady += u32::from(!is_unsteady);
+            if n_steady == 3 {
+                break;
+            }
+        }
+    }
+    // What is said holds with 95 %: steady or not, of ten one may not.
+    let n_held = held.iter().filter(|held| **held).count();
+    assert!(held.len() - n_held <= 1 + held.len() / 10, "{held:?}");
+    server.end(true);
+}
+
+#[test]
+fn instances_of_loops_have_the_instructions_that_they_are_made_of() {
+    let place = folder();
+    let mut server = Server::start(place.path(), "ipc.c", "gcc", "-O1 -g -lm");
+    for (words, instructions, iterations) in
+        [("around_a_call --loop", 20 * 5, 20), ("nested --loop 1", 33, 3), ("nested --loop 2", 8, 4)]
+    {
+        let (said, _) = ipc(place.path(), &server, &format!("{words} --calls 5"));
+        assert_eq!(said["of"], "loop");
+        let all = said["calls"].as_array().expect("a list");
+        let got: Vec<_> =
+            all.iter().map(|one| (one["instructions"].as_u64(), one["iterations"].as_u64())).collect();
+        assert_eq!(got, vec![(Some(instructions), Some(iterations)); 5], "{words}");
+    }
+    // By its line, and by its address; the time of an instance is known, too.
+    let by = |which: &str| calls(place.path(), &server, &format!("chain --loop {which} --calls 20"));
+    let source = include_str!("fixtures/ipc.c");
+    let line = source.lines().position(|line| line.starts_with("CHAIN(chain")).expect("it is there") + 1;
+    let of_line = by(&format!("ipc.c:{line}"));
+    let header = of_line[0]["header"].as_str().expect("an address").to_owned();
+    let of_address = by(&header);
+    for one in of_line.iter().chain(&of_address) {
+        assert_eq!((one["header"].as_str(), one["iterations"].as_u64()), (Some(header.as_str()), Some(1000)));
+        assert!(one["cycles"].as_f64().is_some_and(|cycles| cycles > 10_000.0), "{one}");
+    }
+    for (which, what) in [("9", "has no loop 9"), ("0", "--loop 0 is none"), ("x", "--loop x names no loop")]
+    {
+        let ran = engraft(place.path(), &format!("ipc chain --loop {which} -p {}", server.pid()));
+        assert_eq!(ran.code, Some(2), "{which}");
+        assert!(ran.stderr.contains(what), "{which}: {}", ran.stderr);
+    }
     server.end(true);
 }
 
 #[test]
 fn a_function_that_does_not_come_back_or_is_not_there_is_said() {
     let place = folder();
-    let mut server = Server::start(place.path(), "ipc.c", "gcc", "-O1");
+    let mut server = Server::start(place.path(), "ipc.c", "gcc", "-O1 -lm");
     let said = engraft(place.path(), &format!("ipc forever -p {} --for 200ms", server.pid()));
     assert_eq!(said.code, Some(2));
     assert!(said.stderr.contains("no call of forever in process"), "{}", said.stderr);

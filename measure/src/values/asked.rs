@@ -32,12 +32,14 @@ pub struct Asked {
     pub watched: Vec<String>,
     /// Whether there is a log with a row for each, and what is in it.
     pub log: Option<Logged>,
-    /// Loops: each as the text that names it.
+    /// Loops: each as the text that names it; `FUNCTION#N` is the one whose header is the Nth, from 1.
     pub loops: Vec<String>,
     /// How these are timed.
     pub stamping: Stamping,
     /// Whether of calls only their beginnings are recorded: neither results, nor how they ended.
     pub is_without_results: bool,
+    /// Whether it does not matter which calls are open where the process or a thread ends.
+    pub is_without_ends: bool,
     /// Whether a word of each thread counts the instructions that it runs: see [`super::executed`].
     pub counts_instructions: bool,
 }
@@ -142,7 +144,7 @@ pub enum BadPlace {
 impl Asked {
     /// Whether it matters how calls end.
     pub(super) fn looks_for_ends(&self) -> bool {
-        !self.calls.is_empty() && !self.is_without_results
+        !self.calls.is_empty() && !self.is_without_results && !self.is_without_ends
     }
 
     /// Whether it matters what is known of functions.
@@ -158,12 +160,30 @@ impl Asked {
         });
         let loops = self.loops.iter().map(|text| {
             let place = text.split_once('!').map_or(text.as_str(), |parts| parts.1);
-            place.split_once(':').map_or(place, |parts| parts.0)
+            place.rsplit_once('#').or_else(|| place.split_once(':')).map_or(place, |parts| parts.0)
         });
         let ends = ENDS.iter().chain(&ENDS_THREAD).copied().filter(|_| self.looks_for_ends());
         // `*` alone means the executable.
         let watched = self.watched.iter().map(String::as_str).filter(|name| *name != "*");
         self.calls.iter().map(|call| call.name.as_str()).chain(places).chain(watched).chain(loops).chain(ends)
+    }
+
+    /// The same of a module of which it is known which functions `is_here`: those calls and loops that are
+    /// not of it are of nothing then, but have their numbers. What is made of such a module is the same
+    /// whatever is asked for of others.
+    #[must_use]
+    pub fn of_module(&self, is_here: impl Fn(&str) -> bool) -> Asked {
+        let mut own = self.clone();
+        for call in own.calls.iter_mut().filter(|call| !is_here(&call.name)) {
+            let passed = Passed { arguments: Vec::new(), result: None, has_arguments_in_memory: false };
+            *call = AskedCall { name: String::new(), passed: Some(passed), is_implied: true };
+        }
+        let is_of_it = |text: &str| match text.rsplit_once('#') {
+            Some((name, _)) if !name.contains('!') => is_here(name),
+            _ => true,
+        };
+        own.loops.iter_mut().filter(|text| !is_of_it(text)).for_each(String::clear);
+        own
     }
 
     /// The modules whose names stand in front of places and loops.
@@ -174,7 +194,7 @@ impl Asked {
 
     /// Whether something is asked for by its line, which only files of debug information know.
     pub fn has_lines(&self) -> bool {
-        self.loops.iter().any(|text| text.contains(':'))
+        self.loops.iter().any(|text| text.contains(':') && !text.contains('#'))
     }
 }
 
@@ -261,6 +281,20 @@ fn spelt(kind: &Type) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_of_other_modules_is_of_nothing_and_has_its_number() {
+        let call = |name: &str| AskedCall { name: name.to_owned(), passed: None, is_implied: false };
+        let loops = ["f#2", "g#1", "0x10", "g.c:3"].map(str::to_owned).to_vec();
+        let asked = Asked { calls: vec![call("f"), call("g")], loops, ..Asked::default() };
+        let own = asked.of_module(|name| name == "g");
+        assert_eq!(own.calls.iter().map(|call| call.name.as_str()).collect::<Vec<_>>(), ["", "g"]);
+        assert_eq!(own.loops, ["", "g#1", "0x10", "g.c:3"]);
+        // Whatever else is asked for.
+        let other = Asked { calls: vec![call("h"), call("g")], ..asked.clone() };
+        assert_eq!(other.of_module(|name| name == "g").calls, own.calls);
+        assert_eq!(asked.functions().collect::<Vec<_>>()[..4], ["f", "g", "f", "g"]);
+    }
 
     #[test]
     fn kinds_say_what_bytes_mean() {

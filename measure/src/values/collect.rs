@@ -2,7 +2,7 @@
 
 use super::bytes::{Bytes, number_at};
 use super::condition::{Bound, Condition};
-use super::loops::{Instances, OpenLoops, Passing};
+use super::loops::{Instances, OneInstance, OpenLoops, Passing};
 use super::open::{Back, NO_ROW, OpenCalls};
 use super::plan::{Code, ColumnCode, Recorded, What};
 use super::rows::{Entered, Rows};
@@ -11,7 +11,7 @@ use profile::values::log::Ended;
 use profile::values::{
     Address, Calls, Column, Distribution, Loop, MOST_BYTES, Place, Stamps, Values, Watched,
 };
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use trace::recording::event::Head;
 
 /// Takes the records of a run's threads, as they come.
@@ -104,6 +104,16 @@ impl Collector {
     /// The log, to be written to at times also while nothing comes, and to be finished behind the run.
     pub fn log(&mut self) -> &mut Option<Rows> {
         &mut self.log
+    }
+
+    /// Keeps the last instances of loops one by one.
+    pub fn keep_instances(&mut self) {
+        self.loops.kept = Some(VecDeque::new());
+    }
+
+    /// Those that it has kept, in the order of their ends.
+    pub fn take_instances(&mut self) -> Vec<OneInstance> {
+        self.loops.kept.take().unwrap_or_default().into()
     }
 
     /// Records no calls but those of which this holds, if it is about arguments that they have. Comes before
@@ -282,9 +292,10 @@ impl Collector {
         let slot = u32::from_le_bytes(*record.get(4..)?.first_chunk()?);
         if matches!(site.what, What::EntersLoop | What::LeavesLoop) {
             let wide = |at: usize| record.get(at..)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
-            let (count, stamp) = (wide(8)?, wide(16));
-            let passing = Passing { of: site.of, frame: slot, count, stamp };
-            let open = &mut self.threads.get_mut(area)?.loops;
+            let (count, stamp, executed) = (wide(8)?, wide(16), wide(24));
+            let area = u32::try_from(area).unwrap_or(u32::MAX);
+            let passing = Passing { of: site.of, frame: slot, count, stamp, executed, area };
+            let open = &mut self.threads.get_mut(area as usize)?.loops;
             match site.what {
                 What::EntersLoop => open.enter(passing, &mut self.loops),
                 _ => open.leave(passing, &mut self.loops),

@@ -12,6 +12,7 @@
 
 use super::open::SAME_STACK;
 use profile::values::{Distribution, Loop, PARTS_OF_TICK, Stamps, Ticks};
+use std::collections::VecDeque;
 
 /// An instance counts by itself.
 pub const OWN_COUNT: u64 = u64::MAX;
@@ -28,7 +29,30 @@ pub struct Passing {
     pub count: u64,
     /// The time stamp counter, if it was read.
     pub stamp: Option<u64>,
+    /// How many instructions its thread had run, if these are counted.
+    pub executed: Option<u64>,
+    /// The area of its thread.
+    pub area: u32,
 }
+
+/// An instance of a loop that was left by an edge.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OneInstance {
+    /// Which of the loops of [`profile::values::Values`].
+    pub of: u32,
+    /// The area of its thread: its stream's number.
+    pub area: u32,
+    /// How often it went through its header.
+    pub iterations: u64,
+    /// Ticks of the time stamp counter between its two records, without those that were spent on records of
+    /// instances inside of it; 0, if the time was not read.
+    pub ticks: u64,
+    /// Instructions that it ran, with all that it called; 0, if they were not counted.
+    pub instructions: u64,
+}
+
+/// So many instances are kept one by one: the last ones.
+const MOST_KEPT: usize = 1 << 18;
 
 /// A loop that is being run.
 #[derive(Clone, Copy, Debug)]
@@ -68,6 +92,8 @@ pub struct Instances {
     pub places: Vec<(u32, Option<u32>)>,
     /// What stamps cost.
     pub stamps: Stamps,
+    /// The last ones, one by one, in the order of their ends, if somebody wants them.
+    pub kept: Option<VecDeque<OneInstance>>,
 }
 
 impl Instances {
@@ -96,6 +122,21 @@ impl Instances {
         of.n_uncertain += u64::from(instance.is_uncertain);
         of.iterations.add(iterations);
         of.trip_counts.add_word(iterations, 8);
+        if let Some(kept) = &mut self.kept {
+            let passed = |begin: Option<u64>, end: Option<u64>| {
+                begin.zip(end).map_or(0, |(begin, end)| end.wrapping_sub(begin))
+            };
+            if kept.len() == MOST_KEPT {
+                let _first = kept.pop_front();
+            }
+            kept.push_back(OneInstance {
+                of: instance.entered.of,
+                area: left.area,
+                iterations,
+                ticks: passed(instance.entered.stamp, left.stamp).saturating_sub(instance.cost),
+                instructions: passed(instance.entered.executed, left.executed),
+            });
+        }
         if let (Some(ticks), Some(begin), Some(end)) = (&mut of.ticks, instance.entered.stamp, left.stamp) {
             let taken = end.wrapping_sub(begin).saturating_sub(self.stamps.offset + instance.cost);
             ticks.instances.add(taken);
@@ -227,7 +268,15 @@ mod tests {
     #[test]
     fn what_reading_time_costs_is_taken_off() {
         let (mut open, mut all) = (OpenLoops::default(), all(&[(0, None), (1, Some(0))]));
-        let at = |of, count, stamp| Passing { of, frame: 0x7000_0000, count, stamp: Some(stamp) };
+        all.kept = Some(VecDeque::new());
+        let at = |of, count, stamp| Passing {
+            of,
+            frame: 0x7000_0000,
+            count,
+            stamp: Some(stamp),
+            executed: Some(3 * stamp),
+            area: 5,
+        };
         open.enter(at(0, 5, 1000), &mut all);
         for n in 0..3 {
             open.enter(at(1, 100 + n, 1100 + 100 * n), &mut all);
@@ -242,6 +291,21 @@ mod tests {
         assert_eq!(ticks(1), (120, u128::from(3 * 40 * PARTS_OF_TICK / 2)));
         assert_eq!(all.loops.first().map(counts), Some(vec![(3, 1)]));
         assert_eq!(all.loops.get(1).map(counts), Some(vec![(2, 3)]));
+        // One by one, what reading the time costs themselves is in it.
+        let kept: Vec<_> = all.kept.unwrap_or_default().into_iter().collect();
+        let of = |of, iterations, ticks, instructions| OneInstance {
+            of,
+            area: 5,
+            iterations,
+            ticks,
+            instructions,
+        };
+        assert_eq!(kept, [vec![of(1, 2, 50, 150); 3], vec![of(0, 3, 500 - 45, 1500)]].concat());
+    }
+
+    /// A record that has nothing but its count.
+    fn passing(of: u32, frame: u32, count: u64) -> Passing {
+        Passing { of, frame, count, stamp: None, executed: None, area: 0 }
     }
 
     /// What a thread does in its innermost loop.
@@ -307,7 +371,7 @@ mod tests {
                         stack.push(Running { of, frame, pointer, iterations: 1, is_known: true });
                         n_entered[of as usize] += 1;
                         let count = if of == 3 { OWN_COUNT } else { words[word(of)] };
-                        open.enter(Passing { of, frame: pointer, count, stamp: None }, &mut all);
+                        open.enter(passing(of, pointer, count), &mut all);
                     }
                     Step::Round => {
                         let Some(top) = stack.last_mut() else { continue };
@@ -318,7 +382,7 @@ mod tests {
                     Step::Leave => {
                         let Some(top) = stack.pop() else { continue };
                         let count = if top.of == 3 { top.iterations - 1 } else { words[word(top.of)] };
-                        open.leave(Passing { of: top.of, frame: top.pointer, count, stamp: None }, &mut all);
+                        open.leave(passing(top.of, top.pointer, count), &mut all);
                         // What it has put on the stack stays.
                         if let Some(around) = stack.last_mut().filter(|around| around.frame == top.frame) {
                             around.pointer = top.pointer;

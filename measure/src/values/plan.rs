@@ -7,8 +7,9 @@
 //! back   = word frame end? result      its caller gets control back
 //! passes = word frame                  it goes on by a jump
 //! place  = word value*
-//! enters = word frame count stamp?     a loop is entered; count: of the word that its back edges increment
-//! leaves = word frame count stamp?     it is left
+//! enters = word frame count stamp? executed?   a loop is entered; count: of the word that its back edges
+//!                                      increment; executed: instructions that the thread had run
+//! leaves = word frame count stamp? executed?   it is left
 //! ends   = word frame                  the process ends, or the thread: `exit`, `pthread_exit` and their
 //!                                      like are entered
 //! ```
@@ -194,9 +195,17 @@ pub fn plan(program: &Program, key: u32, turn: u32, asked: &Asked, found: &Found
     let not_moved = found.not_moved.to_vec();
     let base = key.wrapping_add(turn.wrapping_mul(0x9e37_79b9)) % ((LIMIT - 2 * MOST_WORDS) / BASES) * BASES;
     let code = Code { path: program.image.name.clone(), base, ..Code::default() };
-    let (known, is_without_results, log) = (Known::new(program), asked.is_without_results, asked.log);
-    let (probes, of) = (Vec::new(), Vec::new());
-    let mut making = Making { program, known, is_without_results, not_moved, code, probes, of, log };
+    let mut making = Making {
+        program,
+        known: Known::new(program),
+        is_without_results: asked.is_without_results,
+        not_moved,
+        code,
+        probes: Vec::new(),
+        of: Vec::new(),
+        log: asked.log,
+        stamping: asked.stamping,
+    };
     // A function is recorded once: for who names it, else for a glob, else for what implies it.
     let mut calls: Vec<(u32, &AskedCall)> = (0..).zip(&asked.calls).collect();
     calls.sort_by_key(|(_, call)| (call.is_implied, call.name.contains('*')));
@@ -242,6 +251,7 @@ struct Making<'a> {
     of: Vec<Of>,
     /// What a log has of calls.
     log: Option<Logged>,
+    stamping: Stamping,
 }
 
 /// What a probe is for.
@@ -397,6 +407,9 @@ impl Making<'_> {
             let (depth, asked_as, header) = (*depth, *asked_as, *header);
             let n = u32::try_from(self.code.loops.len()).unwrap_or(u32::MAX);
             let word = (self.code.base / BASES).wrapping_mul(37).wrapping_add(n);
+            // The word of instructions is no loop's.
+            let is_taken = asked.counts_instructions && Field::Word(event_word(word)) == executed::field();
+            let word = if is_taken { word.wrapping_add(1) } else { word };
             self.code.loops.push(LoopCode {
                 asked: asked_as,
                 function: self.name_of(self.program.block(header).func),
@@ -409,7 +422,7 @@ impl Making<'_> {
         }
         let numbered: Vec<(u32, BlockId)> = (first..).zip(all.iter().map(|one| one.2)).collect();
         for &(of, header) in numbered.iter().rev() {
-            self.passing(What::LeavesLoop, Point::LoopExit(header), of, asked.stamping);
+            self.passing(What::LeavesLoop, Point::LoopExit(header), of, asked);
         }
         for &(of, header) in &numbered {
             let word = self.code.loops.get(of as usize).map_or(0, |code| code.word);
@@ -417,20 +430,22 @@ impl Making<'_> {
             self.of.push(Of::Loop(of));
         }
         for &(of, header) in &numbered {
-            self.passing(What::EntersLoop, Point::LoopEntry(header), of, asked.stamping);
+            self.passing(What::EntersLoop, Point::LoopEntry(header), of, asked);
         }
     }
 
     /// A record where the loop with number `of` is entered, or left.
-    fn passing(&mut self, what: What, point: Point, of: u32, stamping: Stamping) {
+    fn passing(&mut self, what: What, point: Point, of: u32, asked: &Asked) {
         let Some(code) = self.code.loops.get(of as usize) else { return };
         let mut fields = vec![FRAME, Field::Word(event_word(code.word))];
-        fields.extend(match (stamping, what) {
+        fields.extend(match (self.stamping, what) {
             (Stamping::None, _) => None,
             (_, What::LeavesLoop) => Some(Field::End),
             (Stamping::Plain, _) => Some(Field::Begin),
             (Stamping::Serialised, _) => Some(Field::BeginFenced),
         });
+        // Behind a stamp, of which there is one wherever instructions are counted.
+        fields.extend(asked.counts_instructions.then(executed::field));
         let (name, at, len) = (code.function.clone(), code.header, record_len(&fields));
         let word = self.number(Recorded { what, asked: of, name, at, len, ..Recorded::default() });
         let action = Action::Append(Record { word, fields, passes: None });
@@ -477,7 +492,11 @@ impl Making<'_> {
             }
             if log.has_times && (enters || recorded.what == What::ComesBack) {
                 recorded.stamp = Some(record_len(&fields));
-                fields.push(if enters { Field::Begin } else { Field::End });
+                fields.push(match self.stamping {
+                    _ if !enters => Field::End,
+                    Stamping::Serialised => Field::BeginFenced,
+                    Stamping::None | Stamping::Plain => Field::Begin,
+                });
             }
         }
         // What several values have in common is there once.
@@ -550,16 +569,22 @@ impl Making<'_> {
     }
 
     /// In each function that is moved, the instructions that it runs are added up: behind what is recorded
-    /// where it is entered, and in front of what is where it comes back.
+    /// where it is entered, and in front of what is where it comes back. What stands between blocks is of no
+    /// loop that is left there, nor of one that is entered.
     fn executed(&mut self) {
         let recorded: Vec<(Probe, Of)> = self.probes.drain(..).zip(self.of.drain(..)).collect();
-        let is_entry = |(probe, _): &(Probe, Of)| matches!(probe.point, Point::Entry(_));
-        let (entries, others): (Vec<_>, Vec<_>) = recorded.into_iter().partition(is_entry);
-        (self.probes, self.of) = entries.into_iter().unzip();
         self.add_executed();
-        let (probes, of): (Vec<Probe>, Vec<Of>) = others.into_iter().unzip();
-        self.probes.extend(probes);
-        self.of.extend(of);
+        let counted = self.probes.drain(..).zip(self.of.drain(..));
+        let turn = |(probe, of): &(Probe, Of)| match (probe.point, of) {
+            (Point::Entry(_), _) => 0,
+            (Point::Edge(_), Of::Executed(_)) => 3,
+            (_, Of::Executed(_)) => 1,
+            (Point::LoopExit(_) | Point::BackEdge(_), _) => 2,
+            _ => 4,
+        };
+        let mut all: Vec<(Probe, Of)> = recorded.into_iter().chain(counted).collect();
+        all.sort_by_key(turn);
+        (self.probes, self.of) = all.into_iter().unzip();
     }
 
     fn add_executed(&mut self) {

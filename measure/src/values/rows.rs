@@ -22,6 +22,8 @@ pub struct Rows {
     open: Vec<Open>,
     free: Vec<u32>,
     callers: BTreeSet<u64>,
+    /// Whether nobody wants to know them.
+    is_without_callers: bool,
     /// What a recorded call costs those around it, in ticks that it is not said to take.
     cost_of_one: u64,
     last_caller: u64,
@@ -71,10 +73,17 @@ impl Rows {
             open: Vec::new(),
             free: Vec::new(),
             callers: BTreeSet::new(),
+            is_without_callers: false,
             cost_of_one: 0,
             last_caller: 0,
             result: Vec::new(),
         }
+    }
+
+    /// The same, but that it is not told who called: to find that out, modules are analysed.
+    #[must_use]
+    pub fn without_callers(self) -> Rows {
+        Rows { is_without_callers: true, ..self }
     }
 
     /// The number of the thread that has the area now.
@@ -156,7 +165,7 @@ impl Rows {
                 every,
             })
         });
-        if self.last_caller != entered.caller {
+        if self.last_caller != entered.caller && !self.is_without_callers {
             self.last_caller = entered.caller;
             self.callers.insert(entered.caller);
         }

@@ -23,6 +23,7 @@ use std::path::PathBuf;
 pub struct Taking {
     stamps: Option<Stamps>,
     condition: Option<Condition>,
+    keeps_instances: bool,
 }
 
 impl Taking {
@@ -32,7 +33,12 @@ impl Taking {
     /// # Errors
     /// If that cannot be measured.
     pub fn new(store: &Store, asked: &Asked) -> Result<Taking, MeasureError> {
-        Ok(Taking { stamps: stamps_for(store, asked)?, condition: None })
+        Ok(Taking { stamps: stamps_for(store, asked)?, ..Taking::default() })
+    }
+
+    /// With instances of loops one by one; stamps cost this.
+    pub(crate) fn keeping_instances(stamps: Stamps) -> Taking {
+        Taking { stamps: Some(stamps), condition: None, keeps_instances: true }
     }
 
     /// The same, but that only calls are recorded of which `condition` holds, if it is about arguments that
@@ -74,6 +80,9 @@ impl<'a> MeasuredWhile<'a> {
         let codes = process.modules().filter_map(Instrumented::recorded_values);
         codes.for_each(|code| collector.add_module(&code));
         taking.stamps.into_iter().for_each(|stamps| collector.set_stamps(stamps));
+        if taking.keeps_instances {
+            collector.keep_instances();
+        }
         let (entered, arena) = process.enter()?;
         let clocks = Clocks::now();
         let (_tells, later) = std::sync::mpsc::channel();
@@ -97,6 +106,15 @@ impl<'a> MeasuredWhile<'a> {
 
     /// What there was, and how the process was given back. What is called `name` in warnings is the program.
     pub fn finish(self, name: &OsStr) -> (Measured, Result<GivenBack, AttachError>) {
+        let (measured, given, _) = self.finish_with_process(name);
+        (measured, given)
+    }
+
+    /// The same, and the process, to be attached to again.
+    pub(crate) fn finish_with_process(
+        self,
+        name: &OsStr,
+    ) -> (Measured, Result<GivenBack, AttachError>, ReadyProcess<'a>) {
         let MeasuredWhile { process, mut collector, taken, clocks, became, given, .. } = self;
         for (area, owner) in taken.owners.iter().enumerate() {
             collector.end(area, !has_ended(owner));
@@ -109,6 +127,7 @@ impl<'a> MeasuredWhile<'a> {
         });
         let places =
             Places { store: process.store, moved: moved.collect(), given: Vec::new(), maps: &process.maps };
-        (measured(collector, &taken, &modules, &places, clocks, all), given)
+        let measured = measured(collector, &taken, &modules, &places, clocks, all);
+        (measured, given, process)
     }
 }

@@ -25,8 +25,9 @@ pub(super) fn of(
 }
 
 /// The loops of `program` that `text` stands for, by their first headers: the innermost one around an
-/// address; all of the functions that bear a name; those at a line of these, or of a source file
-/// (`FUNCTION:LINE`, `FILE:LINE`).
+/// address; all of the functions that bear a name, or of these the one whose header is the Nth in the order
+/// of addresses, from 1 (`FUNCTION#N`); those at a line of these, or of a source file (`FUNCTION:LINE`,
+/// `FILE:LINE`).
 pub(super) fn loops(
     program: &Program,
     text: &str,
@@ -38,6 +39,17 @@ pub(super) fn loops(
     if let Some(at) = hexadecimal(text) {
         let block = program.block_at(Va(at)).filter(|_| has_addresses);
         return block.and_then(|block| innermost(program, block)).into_iter().collect();
+    }
+    let nth =
+        text.rsplit_once('#').and_then(|(name, n)| Some((name, n.parse::<usize>().ok()?.checked_sub(1)?)));
+    if let Some((name, n)) = nth {
+        let of = |f: FuncId| {
+            let loops = Loops::compute(program, f);
+            let mut headers: Vec<BlockId> = loops.ids().map(|id| loops.header(id)).collect();
+            headers.sort_by_key(|header| program.block(*header).start);
+            headers.get(n).copied()
+        };
+        return functions(name).into_iter().filter_map(of).collect();
     }
     let line = text.rsplit_once(':').and_then(|(name, line)| Some((name, line.parse::<u32>().ok()?)));
     let Some((name, line)) = line else {

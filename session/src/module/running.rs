@@ -29,6 +29,8 @@ pub(crate) fn running(
     at: Va,
 ) -> Result<RunningModule, ModuleError> {
     let key = file_key(&image);
+    let own = if recipe.is_executable { None } else { recipe.asked.of_library(&image) };
+    let recipe = Recipe { asked: own.as_ref().unwrap_or(recipe.asked), ..recipe };
     let interposed = image.interpose(recipe.interposed);
     // By how it ran earlier, counters would go elsewhere each time, and it would be rewritten while somebody
     // waits.

@@ -1,6 +1,8 @@
 //! What it costs to read the time where loops are entered and left: a small program that does little else is
 //! run before the one that matters, with the same code in it.
 //!
+//! The same program says how many ticks a cycle of the core has: by chains of instructions of known latency.
+//!
 //! Source: VPROF, section 3.3 (the counter's own cost is measured and taken off).
 
 use super::{Measurable, MeasuredRun};
@@ -11,9 +13,11 @@ use crate::run::RunError;
 use crate::store::{Kind, Store, StoreError};
 use live::Target;
 use measure::Placement;
-use measure::values::{Asked, Stamping};
+use measure::reports::ipc::{Calibration, Middle};
+use measure::values::{Asked, OneInstance, Stamping};
 use probe::arch::calibration;
-use profile::values::{Loop, Stamps};
+use profile::values::{Stamps, Statistics};
+use program::Va;
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
@@ -64,10 +68,21 @@ impl Clocks {
 
 /// What stamps cost on this machine now.
 pub(crate) fn stamps(store: &Store, stamping: Stamping) -> Result<Stamps, CalibrateError> {
-    Ok(measured(store, stamping)?)
+    Ok(measured(store, stamping, None)?.0)
 }
 
-fn measured(store: &Store, stamping: Stamping) -> Result<Stamps, Why> {
+/// The same, measured on the processor on which the process `near` runs, beside it, if we may run there: what
+/// that has of clock is what the process has.
+pub(crate) fn calibrated(
+    store: &Store,
+    stamping: Stamping,
+    near: i32,
+) -> Result<(Stamps, Calibration), CalibrateError> {
+    Ok(measured(store, stamping, Some(near))?)
+}
+
+fn measured(store: &Store, stamping: Stamping, near: Option<i32>) -> Result<(Stamps, Calibration), Why> {
+    let _span = tracing::info_span!("calibrate").entered();
     let bytes = calibration::program();
     let path = store.file(&store.name(Kind::Calibration, 0, &bytes), &bytes)?;
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700))?;
@@ -84,39 +99,102 @@ fn measured(store: &Store, stamping: Stamping) -> Result<Stamps, Why> {
     let modules = Modules::of(store, &target).map_err(Box::new)?;
     let asked = Instrumentation { values, ..Instrumentation::new(Placement::Values) };
     let prepared = Prepared::new(store, &wanted, modules, asked).map_err(Box::new)?;
-    let measurable = Measurable::without_stamps(prepared).map_err(Box::new)?;
+    let measurable = Measurable::without_stamps(prepared).map_err(Box::new)?.keeping_instances();
     let name = OsStr::new("calibration");
+    let beside = near.and_then(live::processor_of).and_then(live::OnProcessor::number);
     let run = MeasuredRun::new(measurable, &target, (name, &[]), None)?;
-    let all = run.finish(name).values.loops;
-    let of = |at| all.iter().find(|one: &&Loop| one.header == at).filter(|one| one.n_instances > 0);
-    let [around, inner, chain] = calibration::LOOPS.map(|at| of(at.0));
-    let (Some(around), Some(inner), Some(chain)) = (around, inner, chain) else { return Err(Why::Short) };
-    let summary = |of: &Loop| of.ticks.clone().unwrap_or_default().instances.summary(1.0);
-    let (around, inner, chain) = (summary(around), summary(inner), summary(chain));
+    drop(beside);
+    let measured = run.finish(name);
+    let header = |one: &OneInstance| measured.values.loops.get(one.of as usize).map(|of| of.header);
+    let ticks =
+        |at: Va| measured.instances.iter().filter(move |one| header(one) == Some(at.0)).map(|one| one.ticks);
+    let [around, inner, short, long] = calibration::LOOPS;
+    // Each long chain stands behind a short one.
+    let chains = ticks(short).zip(ticks(long)).map(|(short, long)| long.saturating_sub(short));
+    let (chain, chain_deviation) = middle(chains).ok_or(Why::Short)?;
+    let (around, _) = middle(ticks(around)).ok_or(Why::Short)?;
+    let (inner, inner_deviation) = middle(ticks(inner)).ok_or(Why::Short)?;
+    let cycles = f64::from(calibration::CHAIN_CYCLES);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some hundreds of ticks")]
     let whole = |ticks: f64| ticks.max(0.0).round() as u64;
-    Ok(Stamps {
-        offset: whole(inner.median),
-        cost: whole((around.median - inner.median) / f64::from(calibration::INNER_INSTANCES)),
-        step: step(),
+    let step = step();
+    let calibration = Calibration {
+        per_cycle: chain / cycles,
+        per_cycle_deviation: chain_deviation / cycles,
+        offset: inner,
+        offset_deviation: inner_deviation,
+        step,
+    };
+    let stamps = Stamps {
+        offset: whole(inner),
+        cost: whole((around - inner) / f64::from(calibration::INNER_INSTANCES)),
+        step: whole(step),
         per_second: 0.0,
-        per_cycle: chain.median / f64::from(calibration::CHAIN_CYCLES),
-        per_cycle_error: (chain.q3 - chain.q1) / f64::from(calibration::CHAIN_CYCLES),
+        per_cycle: calibration.per_cycle,
+        per_cycle_error: 2.0 * calibration.per_cycle_deviation,
         are_serialised: stamping == Stamping::Serialised,
-    })
+    };
+    Ok((stamps, calibration))
 }
 
-/// The least step of the counter: what all distances of some stamps are multiples of.
-fn step() -> u64 {
-    let stamps: Vec<u64> = (0..1000).map(|_| live::time_stamp()).collect();
-    let distances = stamps.iter().zip(stamps.iter().skip(1)).map(|(a, b)| b.wrapping_sub(*a));
-    distances.fold(0, common).max(1)
+/// The mean of numbers of ticks, if there are any, but for those at both ends; and their standard deviation
+/// by the quartiles, so that a few times at which something else ran do not matter: of a normal distribution,
+/// they are 1.349 of them apart.
+fn middle(ticks: impl Iterator<Item = u64>) -> Option<(f64, f64)> {
+    let counts: Vec<(u64, u64)> = ticks.map(|ticks| (ticks, 1)).collect();
+    let of = Statistics::of_counts(&counts).of_finite?;
+    #[expect(clippy::cast_precision_loss, reason = "they are few")]
+    let numbers: Vec<f64> = counts.iter().map(|(ticks, _)| *ticks as f64).collect();
+    Some((Middle::of(&numbers).mean, (of.q3 - of.q1) / 1.349))
 }
 
-/// The greatest common divisor.
-fn common(mut a: u64, mut b: u64) -> u64 {
-    while b != 0 {
-        (a, b) = (b, a % b);
+/// In which steps the counter goes, in ticks: virtual machines have counters whose rate is not the
+/// processor's, so that steps are not all of one length. Stamps are taken at times that have nothing to do
+/// with steps: where there are some, distances lie in heaps, of which one is a step from the next.
+fn step() -> f64 {
+    let mut distances: Vec<u64> = Vec::new();
+    let (mut before, mut spun) = (live::time_stamp(), 1u64);
+    for n in 0..8000u64 {
+        (0..n % 61).for_each(|by| spun = std::hint::black_box(spun.wrapping_mul(by | 3)));
+        let now = live::time_stamp();
+        distances.push(now.wrapping_sub(before));
+        before = now;
     }
-    a
+    distances.retain(|one| *one < 400);
+    step_of(distances)
+}
+
+/// The same of such distances.
+fn step_of(mut distances: Vec<u64>) -> f64 {
+    distances.sort_unstable();
+    distances.dedup();
+    let mut heaps: Vec<(u64, u64)> = Vec::new();
+    for one in distances {
+        match heaps.last_mut() {
+            Some((_, last)) if one - *last <= 2 => *last = one,
+            _ => heaps.push((one, one)),
+        }
+    }
+    #[expect(clippy::cast_precision_loss, reason = "they are small")]
+    let middles: Vec<f64> = heaps.iter().map(|(first, last)| (first + last) as f64 / 2.0).collect();
+    let mut steps: Vec<f64> = middles.iter().zip(middles.iter().skip(1)).map(|(a, b)| b - a).collect();
+    steps.sort_by(f64::total_cmp);
+    // Few heaps are those of a counter that goes in single ticks, and of what came seldom.
+    if steps.len() < 4 { 1.0 } else { steps.get(steps.len() / 2).copied().unwrap_or(1.0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_of_counters_are_found_by_their_heaps() {
+        assert!((step_of((20..400).collect()) - 1.0).abs() < 1e-9);
+        assert!((step_of((10..100).map(|n| 4 * n).collect()) - 4.0).abs() < 1e-9);
+        // Steps of 24.5 ticks.
+        let heaps: Vec<u64> = (1..15u64).flat_map(|n| [49 * n / 2, (49 * n).div_ceil(2)]).collect();
+        assert!((step_of(heaps) - 24.5).abs() < 0.51);
+        assert!((step_of(vec![20, 22, 47]) - 1.0).abs() < 1e-9);
+        assert!(step() >= 1.0);
+    }
 }
