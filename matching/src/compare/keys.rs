@@ -233,7 +233,7 @@ impl LoopKeys {
     }
 
     /// Of a loop of the old build.
-    fn old(&mut self, lines: Option<LoopLines>) -> u32 {
+    fn of_old(&mut self, lines: Option<LoopLines>) -> u32 {
         let Some(LoopLines { function, lines, header }) = lines else { return self.next() };
         let known = self.clusters.get(&function).map_or(&[][..], Vec::as_slice);
         let is_same = |one: &&Cluster| one.header == header && common_share(&one.lines, &lines) > SAME;
@@ -246,7 +246,7 @@ impl LoopKeys {
     }
 
     /// Of a loop of the new build, whose header became of the one there.
-    fn new(&mut self, lines: Option<LoopLines>, was: Option<Va>) -> u32 {
+    fn of_new(&mut self, lines: Option<LoopLines>, was: Option<Va>) -> u32 {
         let alike = lines.and_then(|LoopLines { function, lines, header }| {
             let score = |one: &Cluster| {
                 let near = one.header.abs_diff(header) <= 1;
@@ -271,7 +271,7 @@ fn loops(
     let mut keys = LoopKeys::default();
     let mut of_old = Vec::new();
     for (n, of) in old.code.loops.iter().enumerate() {
-        let key = keys.old(loop_lines(old, n, names));
+        let key = keys.of_old(loop_lines(old, n, names));
         if module(old.code, of.function) == 0 {
             keys.headers.insert(of.header, key);
         }
@@ -280,7 +280,7 @@ fn loops(
     let all = new.code.loops.iter().enumerate();
     let of_new = all.map(|(n, of)| {
         let was = was.get(&of.header).copied().filter(|_| module(new.code, of.function) == 0);
-        keys.new(loop_lines(new, n, names), was)
+        keys.of_new(loop_lines(new, n, names), was)
     });
     let of_new = of_new.collect();
     [of_old, of_new]

@@ -59,12 +59,13 @@ struct Making<'a, 'b> {
 impl Making<'_, '_> {
     /// Appends `old` and `new`, aligned by their keys, or by names alone.
     fn align(&mut self, old: &[Item], new: &[Item], depth: u32, by_name: bool) {
-        let keyed = |items: &[Item]| {
+        // Where the events are, and their keys.
+        let keyed = |items: &[Item]| -> (Vec<usize>, Vec<u32>) {
             let all = items.iter().enumerate().filter(|(_, item)| item.is_event());
             all.map(|(n, item)| (n, if by_name { item.name } else { item.key })).unzip()
         };
-        let ((at_old, keys_old), (at_new, keys_new)): ((Vec<usize>, Vec<u32>), (Vec<usize>, Vec<u32>)) =
-            (keyed(old), keyed(new));
+        let (at_old, keys_old) = keyed(old);
+        let (at_new, keys_new) = keyed(new);
         let (mut a, mut b) = (0, 0);
         for (x, y) in sequence::pairs(&keys_old, &keys_new) {
             let (Some(&x), Some(&y)) = (at_old.get(x), at_new.get(y)) else { continue };
