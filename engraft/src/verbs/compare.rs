@@ -31,8 +31,8 @@ pub struct Args {
     old: PathBuf,
     /// A trace of the new build, with the same input
     new: PathBuf,
-    /// What functions are sorted by: `dyn.agg.total` are instructions that ran, `stat.` those of the code that
-    /// ran, once; `calls`
+    /// What functions are sorted by: `dyn.agg.total` are instructions that ran, `stat.` those of the code
+    /// that ran, once; `calls`
     #[arg(long, value_name = "METRIC", default_value = "dyn.agg.total", value_parser = metric)]
     metric: String,
     /// Print all metrics of this function

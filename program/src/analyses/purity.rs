@@ -82,7 +82,8 @@ impl Program {
                 if self.insns(block).any(|insn| !is_call(insn.flow()) && names_one(&insn)) {
                     return true;
                 }
-                for called in self.calls_in(block) {
+                // Who does not come back leaves nothing behind.
+                for called in self.calls_in(block).iter().filter(|call| call.returns) {
                     match called.callee {
                         Callee::Function(callee) if seen.insert(callee) => todo.push(callee),
                         Callee::Function(_) => {}
