@@ -39,7 +39,8 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     function: Option<String>,
     /// Answer no (exit code 1) if this holds, or is not known; NAME is the new build's metric over the old
-    /// one's, old.NAME and new.NAME are those of one build, any(function, …) and any(interval, …) one of them
+    /// one's, old.NAME and new.NAME are those of one build, any(function, …) and any(interval, …) ask for
+    /// one of them
     #[arg(long, value_name = "EXPR", value_parser = Expression::parse)]
     fail_if: Option<Expression>,
     #[command(flatten)]

@@ -91,7 +91,8 @@ fn cycles_are_those_of_chains_of_known_latency_within_the_error_that_is_said() {
     // One, four, twenty microseconds, or so.
     let mut held = Vec::new();
     for (function, cycles) in [("multiplies", 4080.0), ("chain", 16_000.0), ("adds", 80_000.0)] {
-        // Where other tests run beside it, the tool says that errors are large: tried again, up to six times.
+        // Where other tests run beside it, the tool says that the machine is not steady: tried again, nine
+        // times at most.
         let mut n_steady = 0;
         for _ in 0..9 {
             let (holds, is_unsteady) = has_cycles(place.path(), &server, function, cycles);

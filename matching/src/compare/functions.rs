@@ -14,6 +14,8 @@ pub struct FunctionMix {
     pub fixed: Mix,
     /// How often it was called.
     pub calls: u64,
+    /// How many functions of the name ran: versions that compilers have made, or others of other files.
+    pub n_functions: usize,
 }
 
 /// A function of both builds, or of one.
@@ -23,6 +25,17 @@ pub struct FunctionPair {
     pub name: String,
     /// What it did in each run, if it did anything.
     pub sides: [Option<FunctionMix>; 2],
+}
+
+impl FunctionPair {
+    /// How sure it is that both sides are the same, from 0 to 1: names alone say so, and are less sure where
+    /// not as many functions have the name in both builds.
+    pub fn confidence(&self) -> f64 {
+        let [old, new] = self.sides.each_ref().map(|of| of.as_ref().map_or(0, |of| of.n_functions));
+        #[expect(clippy::cast_precision_loss, reason = "few")]
+        let share = old.min(new) as f64 / old.max(new).max(1) as f64;
+        share
+    }
 }
 
 /// Adds what ran in a gap.
@@ -52,10 +65,11 @@ pub fn total(side: &Side<'_>) -> Mix {
 /// By name: what each function did.
 fn of<'a>(side: &Side<'a>) -> BTreeMap<&'a str, FunctionMix> {
     let mut found: BTreeMap<&'a str, FunctionMix> = BTreeMap::new();
-    let mut ran = BTreeSet::new();
+    let (mut ran, mut counted) = (BTreeSet::new(), BTreeSet::new());
     for (key, gap) in &side.log.gaps {
         let Some(function) = side.code.functions.get(key.function as usize) else { continue };
         let mix = found.entry(&*function.bare).or_default();
+        mix.n_functions += usize::from(counted.insert(key.function));
         add_gap(side, gap, &mut mix.dynamic);
         for (block, what, _) in gap.counts() {
             if what == Counted::Run && ran.insert(block) {

@@ -13,13 +13,14 @@
 //! ```text
 //! c = (T − o)·f / p         T: ticks between two stamps, o: those of an instance that takes no time,
 //!                           f = mean plain / mean counted, p: ticks in a cycle
-//! U² = (2·f·u(T − o)/p)²    u(T − o)² = step²/6 + s(o)²: a stamp is a multiple of the counter's step, so
-//!                           that distances are wrong by a triangular distribution; the way in and out
-//!                           varies by s(o)
+//! U² = (2·f·u(T − o)/p)²    u(T − o)² = step²/6 + s(o)²: a stamp is a multiple of the counter's
+//!                           step, so that distances are wrong by a triangular distribution; the way
+//!                           in and out varies by s(o)
 //!    + (c·t·u(f)/f)²        u(f): the standard errors of both means
-//!    + (c·U(f)/f)²          U(f) = t·√(s²·(1 + 1/n)): s is the deviation of f in n rounds, if there are some
-//!    + (c·U(p)/p)²          U(p) = t·√(s²·(1 + 1/n) + w²): s is the deviation of p in n calibrations, w the
-//!                           one within them
+//!    + (c·U(f)/f)²          U(f) = t·√(s²·(1 + 1/n)): s is the deviation of f in n rounds, if there
+//!                           are some
+//!    + (c·U(p)/p)²          U(p) = t·√(s²·(1 + 1/n) + w²): s is the deviation of p in n calibrations,
+//!                           w the one within them
 //!    + d²                   d: how far c is off if what counting took is taken off by instructions, not by
 //!                           a factor: what calls take that are not all alike
 //! ```

@@ -5,7 +5,7 @@ use crate::input::names::readable;
 use matching::compare::expression::{Metrics, Of, Which};
 use matching::compare::{At, Comparison, Events, FunctionMix, NONE, Outlier, Place, Side};
 use program::{Metric, Mix, Va};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use views::compare::{
     Amount, Both, CompareView, FunctionRow, FunctionView, Matched, MatchedEvents, MetricRow, OutlierRow,
     Reason, UnmatchedRow,
@@ -22,7 +22,7 @@ pub fn view(args: &Args, sides: &[Side<'_>; 2], found: &Comparison) -> CompareVi
                 name: readable(&pair.name),
                 old: metrics(old),
                 new: metrics(new),
-                confidence: 1.0,
+                confidence: pair.confidence(),
             }),
             [Some(old), None] => unmatched.old.push(alone(&pair.name, old, &found.totals[0])),
             [None, Some(new)] => unmatched.new.push(alone(&pair.name, new, &found.totals[1])),
@@ -46,22 +46,13 @@ pub fn view(args: &Args, sides: &[Side<'_>; 2], found: &Comparison) -> CompareVi
     }
 }
 
-/// A function's metrics, side by side; nothing if none of that name ran.
+/// A function's metrics, side by side; nothing if none of that name ran in both.
 pub fn function(name: &str, view: &CompareView) -> Option<FunctionView> {
-    let none = BTreeMap::new();
-    let row = view.functions.iter().find(|row| row.name == name);
-    let (old, new) = row.map_or((&none, &none), |row| (&row.old, &row.new));
-    let rows: Vec<MetricRow> = old
-        .keys()
-        .chain(new.keys())
-        .collect::<std::collections::BTreeSet<_>>()
-        .into_iter()
-        .map(|metric| {
-            let of = |all: &BTreeMap<String, Amount>| all.get(metric).copied().unwrap_or_default().0;
-            MetricRow::new(metric, of(old), of(new))
-        })
-        .collect();
-    row.map(|row| FunctionView { schema: FunctionView::SCHEMA, name: row.name.clone(), metrics: rows })
+    let row = view.functions.iter().find(|row| row.name == name)?;
+    let names: BTreeSet<&String> = row.old.keys().chain(row.new.keys()).collect();
+    let of = |all: &BTreeMap<String, Amount>, metric| all.get(metric).copied().unwrap_or_default().0;
+    let metrics = names.into_iter().map(|name| MetricRow::new(name, of(&row.old, name), of(&row.new, name)));
+    Some(FunctionView { schema: FunctionView::SCHEMA, name: row.name.clone(), metrics: metrics.collect() })
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts up to 2⁵³ are exact")]
