@@ -125,6 +125,38 @@ fn calls_in_progress_end_in_the_old_code() {
     server.end(true);
 }
 
+/// An exception that was thrown by a function in moved code finds who catches it when that is taken back
+/// meanwhile, and when it is put in meanwhile.
+#[test]
+fn exceptions_on_their_way_arrive() {
+    needs!("g++", "gcc");
+    let place = folder();
+    Server::build(place.path(), "on.so", ["passes_on.c", "gcc", "-O2 -shared -fPIC"]);
+    for flags in ["-O2", "-O1 -fno-reorder-blocks-and-partition"] {
+        let mut server = Server::start(place.path(), "searched.cc", "g++", flags);
+        for function in ["leaf", "middle"] {
+            let by = format!("{function} --with ./on.so:passes_on");
+            let undo = format!("{function} --undo");
+            for n in 7..9 {
+                replace(place.path(), &server, &by).ok();
+                assert_eq!(server.ask(&format!("throw {n}")), "stands");
+                let undone = replace(place.path(), &server, &undo);
+                eprintln!("{flags} {function} {} {}", undone.stdout, undone.stderr);
+                assert_eq!(server.ask("go 0"), format!("{}", n + 100), "{flags} {function}");
+                // Who searches may hold what it has found: then the rest is taken back afterwards.
+                if undone.code == Some(1) {
+                    engraft(place.path(), &format!("rescue {}", server.pid())).ok();
+                }
+                assert_eq!(server.ask(&format!("throw {n}")), "stands");
+                replace(place.path(), &server, &by).ok();
+                assert_eq!(server.ask("go 0"), format!("{}", n + 100), "{flags} {function}");
+                replace(place.path(), &server, &undo).ok();
+            }
+        }
+        server.end(true);
+    }
+}
+
 /// What stays in the process when its command was killed is undone by `rescue`; what cannot be is named.
 #[test]
 fn what_cannot_be_replaced_is_named_and_left_alone() {

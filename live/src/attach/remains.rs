@@ -150,12 +150,12 @@ fn is_found(modules: &[PutIn], word: u64) -> bool {
         let is_start = |word: u64| {
             let new = word.checked_sub(text.start).and_then(|new| u32::try_from(new).ok());
             new.is_some_and(|new| {
-                module.running.may_be_kept(new) && module.running.returns.binary_search(&new).is_err()
+                module.running.may_be_kept(new) && module.running.returned_to(new).is_none()
             })
         };
         let is_before = |word: u64| {
             let new = (word + 1).checked_sub(text.start).and_then(|new| u32::try_from(new).ok());
-            new.is_some_and(|new| module.running.returns.binary_search(&new).is_ok())
+            new.is_some_and(|new| module.running.returned_to(new).is_some())
         };
         module.tables().contains(&word) || text.contains(&word) && (is_start(word) || is_before(word))
     };
@@ -171,8 +171,7 @@ fn is_led(modules: &[PutIn], word: u64) -> bool {
 fn old_return(modules: &[PutIn], word: u64) -> Option<u64> {
     let module = modules.iter().find(|module| module.text().contains(&word))?;
     let new = u32::try_from(word - module.text().start).ok()?;
-    module.running.returns.binary_search(&new).ok()?;
-    let old = module.running.given_back(new)?;
+    let old = module.running.returned_to(new)?;
     Some(module.live(module.running.old_at) + u64::from(old))
 }
 

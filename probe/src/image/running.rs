@@ -80,10 +80,10 @@ pub struct Running {
     /// come back. Distances as in [`MovedInsn`], new and old, by new address, each five bytes from the next.
     #[serde(with = "crate::encoding::rows")]
     pub ways_back: Vec<(u32, u32)>,
-    /// Where calls of moved code, and system calls, come back, and where exceptions land: distances from
-    /// where it starts, ascending.
+    /// Behind calls of moved code, be it that they never come back, and system calls, and where exceptions
+    /// land. Distances as in [`MovedInsn`], new and old, by new address.
     #[serde(with = "crate::encoding::rows")]
-    pub returns: Vec<u32>,
+    pub returns: Vec<(u32, u32)>,
     /// Parts of our routines that may be returned to, as [`Running::returns`]: behind signal handlers, and
     /// when the program ends.
     pub routines: Vec<(u32, u32)>,
@@ -114,13 +114,20 @@ impl Running {
     pub fn given_back(&self, new: u32) -> Option<u32> {
         // Control comes back behind calls to what stands in front of the next instruction.
         let way = self.ways_back.binary_search_by_key(&new, |way| way.0).ok();
-        way.and_then(|n| self.ways_back.get(n)).map(|way| way.1).or_else(|| self.old_of(new))
+        let way = way.and_then(|n| self.ways_back.get(n)).map(|way| way.1);
+        way.or_else(|| self.returned_to(new)).or_else(|| self.old_of(new))
+    }
+
+    /// What stands for `new` in old code, if that is one of [`Running::returns`].
+    pub fn returned_to(&self, new: u32) -> Option<u32> {
+        let n = self.returns.binary_search_by_key(&new, |back| back.0).ok()?;
+        self.returns.get(n).map(|back| back.1)
     }
 
     /// Whether somebody may keep `new`, a distance from where moved code starts, to go there: where calls
     /// come back, functions are entered and exceptions land; in our routines, what is returned to.
     pub fn may_be_kept(&self, new: u32) -> bool {
-        self.returns.binary_search(&new).is_ok()
+        self.returned_to(new).is_some()
             || self.ways_back.binary_search_by_key(&new, |way| way.0).is_ok()
             || self.routines.iter().any(|(from, to)| (*from..*to).contains(&new))
     }
@@ -246,7 +253,7 @@ fn passed_behind(program: &Program, block: BlockId) -> Vec<(Va, Va)> {
 }
 
 /// Where the moved code, `text`, is led back to old code: the starts of blocks that functions are entered at,
-/// behind calls and system calls, and where exceptions land; and all of these but the first. `instead` is
+/// behind calls and system calls, and where exceptions land; and [`Running::returns`]. `instead` is
 /// code of ours in whose place there is a block, new and old, as distances.
 pub fn ways_back(
     program: &Program,
@@ -254,7 +261,7 @@ pub fn ways_back(
     boards: &[Springboard],
     instead: &[(u32, u32)],
     (old_at, text): (Va, &[u8]),
-) -> (Vec<(u32, u32)>, Vec<u32>) {
+) -> (Vec<(u32, u32)>, Vec<(u32, u32)>) {
     let distance = |at: Va| u32::try_from(at.since(old_at)).ok();
     let starts = boards.iter().filter(|b| b.comes == Comes::In).filter_map(|b| {
         let insn = running.moved(distance(b.at)?)?;
@@ -273,16 +280,17 @@ pub fn ways_back(
     };
     let backs = InProgress::find(program);
     let calls: Vec<(u32, u32)> = backs.calls.iter().filter_map(|&(at, end)| behind(at, end)).collect();
+    let never = backs.never.iter().filter_map(|&(at, end)| behind(at, end));
     // Where exceptions land: from the search for who catches one until it is caught, the exception itself
     // keeps that.
-    let pads = program.blocks.iter().filter(|block| block.landing_pad);
-    let pads = pads.filter_map(|block| running.moved(distance(block.start)?));
+    let pads = backs.landing_pads.iter().filter_map(|pad| running.moved(distance(*pad)?));
     let pads: Vec<(u32, u32)> =
         pads.flat_map(|insn| [(insn.way_in, insn.old), (insn.own, insn.old)]).collect();
     let calls: Vec<(u32, u32)> = calls.into_iter().chain(pads).collect();
-    let mut returns: Vec<u32> = calls.iter().map(|call| call.0).collect();
-    returns.sort_unstable();
-    returns.dedup();
+    // A call that never comes back needs no way, but its frame's tables are found by what is behind it.
+    let mut returns: Vec<(u32, u32)> = never.chain(calls.iter().copied()).collect();
+    returns.sort_by_key(|back| back.0);
+    returns.dedup_by_key(|back| back.0);
     let mut all: Vec<(u32, u32)> = starts.chain(calls).chain(instead.iter().copied()).collect();
     all.sort_unstable();
     all.dedup_by_key(|way| way.0);
@@ -430,7 +438,7 @@ mod tests {
                 let code = &segments.text[insn.own as usize..];
                 let len = Decoder::new(code, Va(0)).next().expect("an instruction").len_bytes();
                 let new = insn.own + u32::try_from(len).expect("small");
-                assert!(running.returns.contains(&new));
+                assert_eq!(running.returned_to(new), Some(distance(end)));
                 // From one that is too near to the next, control goes on to that.
                 if ways.range(new..new + 5).next().is_some_and(|way| *way.0 > new) {
                     continue;
@@ -457,7 +465,7 @@ mod tests {
                 let old = u32::try_from(pad.since(Va(running.old_at))).expect("small");
                 let insn = *running.moved(old).expect("it is moved");
                 for new in [insn.way_in, insn.own] {
-                    assert!(running.returns.contains(&new) && running.may_be_kept(new));
+                    assert!(running.returned_to(new) == Some(old) && running.may_be_kept(new));
                     assert_eq!(running.given_back(new), Some(old));
                 }
             }

@@ -10,8 +10,9 @@
 //! 4. None, where there is no room and all that reaches the entry is calls of moved code.
 //! 5. `jmp rel8` to old code of another moved function that holds the long one.
 //!
-//! In a process that runs, control also comes back to old code behind calls that are in progress. All the
-//! rest of a moved function's old code is dead there, so that long jumps that others hop to find room in it.
+//! In a process that runs, control also comes back to old code behind calls that are in progress, and where
+//! exceptions land that these throw. All the rest of a moved function's old code is dead there, so that long
+//! jumps that others hop to find room in it.
 //!
 //! Invariant: never a trap (a program may block its signal); nothing is written over code that stays, or over
 //! another springboard.
@@ -219,6 +220,7 @@ fn places(program: &Program, id: FuncId, (exposed, running): Reachable<'_>) -> V
             false => (*at, Place::Back),
         };
         all.extend(InProgress::within(&running.backs, range).iter().map(back));
+        all.extend(InProgress::within(&running.landing_pads, range).iter().map(with(Place::In)));
         all.extend(InProgress::within(&running.system_calls, range).iter().map(with(Place::Kept)));
     }
     all.sort_unstable();

@@ -1,5 +1,5 @@
-//! Where old code may be in the middle of something in a process that runs: calls that will come back, and
-//! system calls that the kernel may have a thread make again.
+//! Where old code may be in the middle of something in a process that runs: calls that will come back, or by
+//! which an exception will come, and system calls that the kernel may have a thread make again.
 //!
 //! Source: E. Riou et al., "PADRONE" (2014), 3.2, which leaves such frames to themselves; signal(7),
 //! "Interruption of system calls", for why the instruction must stay.
@@ -14,10 +14,15 @@ use std::ops::Range;
 pub struct InProgress {
     /// Calls that may come back, and system calls: each with where it comes back; ascending.
     pub calls: Vec<(Va, Va)>,
+    /// Calls that never come back, each with its end, which is kept all the same, and looked up by whoever
+    /// unwinds the stack; ascending.
+    pub never: Vec<(Va, Va)>,
     /// Behind calls that may come back, and behind system calls; ascending.
     pub backs: Vec<Va>,
     /// The instructions that enter the kernel, ascending.
     pub system_calls: Vec<Va>,
+    /// Where exceptions land that are thrown by what old code has called, ascending.
+    pub landing_pads: Vec<Va>,
 }
 
 /// Length of the instruction that enters the kernel.
@@ -30,18 +35,26 @@ impl InProgress {
         let comes_back = |call: &&Call| {
             let block = program.block(call.block);
             let never = call.at == block.last_insn() && matches!(block.end, BlockEnd::NoReturn);
-            call.kind == CallKind::Call && !never
+            !never
         };
-        let calls = program.calls.iter().filter(comes_back);
-        let calls = calls.filter_map(|call| Some((call.at, end_of(program, call.at)?)));
-        let mut calls: Vec<(Va, Va)> =
-            calls.chain(system_calls.iter().map(|at| (*at, at.plus(SYSTEM_CALL)))).collect();
-        calls.sort_unstable();
-        calls.dedup();
+        let (calls, never): (Vec<&Call>, Vec<&Call>) =
+            program.calls.iter().filter(|call| call.kind == CallKind::Call).partition(comes_back);
+        let ends = |calls: Vec<&Call>| -> Vec<(Va, Va)> {
+            calls.into_iter().filter_map(|call| Some((call.at, end_of(program, call.at)?))).collect()
+        };
+        let (mut calls, mut never) = (ends(calls), ends(never));
+        calls.extend(system_calls.iter().map(|at| (*at, at.plus(SYSTEM_CALL))));
+        for all in [&mut calls, &mut never] {
+            all.sort_unstable();
+            all.dedup();
+        }
         let mut backs: Vec<Va> = calls.iter().map(|call| call.1).collect();
         backs.sort_unstable();
         backs.dedup();
-        InProgress { calls, backs, system_calls }
+        let pads = program.blocks.iter().filter(|block| block.landing_pad);
+        let mut landing_pads: Vec<Va> = pads.map(|block| block.start).collect();
+        landing_pads.sort_unstable();
+        InProgress { calls, never, backs, system_calls, landing_pads }
     }
 
     /// Whether the instruction right before `at` enters the kernel.
@@ -108,6 +121,9 @@ mod tests {
     #[test]
     fn nothing_comes_back_from_what_never_returns() {
         let program = assembled(&[("_start", "call f\nud2"), ("f", "1: jmp 1b")]);
-        assert_eq!(InProgress::find(&program).backs, []);
+        let found = InProgress::find(&program);
+        assert_eq!(found.backs, []);
+        // Who unwinds the stack looks it up all the same.
+        assert_eq!(found.never, [(Va(0x401000), Va(0x401005))]);
     }
 }

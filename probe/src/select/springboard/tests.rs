@@ -3,7 +3,7 @@
 use super::*;
 use crate::plan::Plan;
 use crate::select::Selection;
-use crate::testing::{assembled, function};
+use crate::testing::{assembled, compiled, function};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
@@ -32,7 +32,7 @@ fn text(functions: &[(Vec<(u8, bool)>, u8)]) -> String {
 
 fn program(functions: &[(Vec<(u8, bool)>, u8)]) -> Program {
     let flags = "-nostdlib -static -no-pie -Wl,-Ttext=0x401000 -Wl,--build-id=none";
-    crate::testing::compiled(&text(functions), "s", flags)
+    compiled(&text(functions), "s", flags)
 }
 
 proptest! {
@@ -132,7 +132,7 @@ proptest! {
             code += &format!("ret\n.size f{n},.-f{n}\n.data\n.quad f{n}\n.text\n");
         }
         let flags = "-nostdlib -static -no-pie -Wl,-Ttext=0x401000 -Wl,--build-id=none";
-        let program = crate::testing::compiled(&code, "s", flags);
+        let program = compiled(&code, "s", flags);
         let selection = Selection::compute(&program, &Plan::BLOCKS, true, &BTreeSet::new());
         let mut all: Vec<Range<Va>> = selection.springboards.iter().flat_map(Springboard::written).collect();
         all.sort_by_key(|r| r.start);
@@ -153,6 +153,23 @@ proptest! {
             prop_assert!(starts.contains(at), "{at} has none");
             prop_assert_eq!(all.iter().find(|r| r.start < *at && *at < r.end), None);
         }
+    }
+}
+
+#[test]
+fn where_exceptions_land_that_old_code_has_called_for_is_a_springboard() {
+    let text = "struct Adds { long *to; ~Adds() { *to += 1000; } }; long leaf(long n) { if (n > 5) throw n; return n; }
+        long middle(long n) { static long sum; Adds adds{&sum}; return leaf(n) + 1; }
+        int main(int n, char **v) { try { return middle(n); } catch (long got) { return got * 7; } }";
+    let flags = "-O1 -fno-inline -fno-reorder-blocks-and-partition -Wl,--no-as-needed -lstdc++";
+    let program = compiled(text, "cc", flags);
+    let selection = Selection::compute(&program, &Plan::BLOCKS, true, &BTreeSet::new());
+    let written: Vec<Range<Va>> = selection.springboards.iter().flat_map(Springboard::written).collect();
+    let pads: Vec<Va> = program.blocks.iter().filter(|b| b.landing_pad).map(|b| b.start).collect();
+    assert!(pads.len() >= 2, "{pads:?}");
+    for pad in pads {
+        assert!(selection.springboards.iter().any(|b| b.at == pad && b.comes == Comes::In), "{pad}");
+        assert!(!written.iter().any(|r| r.start < pad && pad < r.end), "{pad}");
     }
 }
 
