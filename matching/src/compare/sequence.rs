@@ -55,17 +55,26 @@ fn differing(old: &[u32], new: &[u32]) -> Vec<(usize, usize)> {
     if found.len() > better.len() { found } else { better }
 }
 
-/// As imara-diff has it.
+/// As imara-diff has it, of the keys that both have: beside keys that only one has, it takes no part in
+/// pairing those that come often.
 fn by(algorithm: Algorithm, old: &[u32], new: &[u32]) -> Vec<(usize, usize)> {
-    let mut numbers: HashMap<u32, u32> = HashMap::new();
-    let mut tokens = |keys: &[u32]| {
-        let number = |key: &u32| {
-            let next = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
-            Token(*numbers.entry(*key).or_insert(next))
+    // By key: its number, and whether `new` has it.
+    let mut numbers: HashMap<u32, (u32, bool)> = HashMap::new();
+    for key in old {
+        let next = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
+        numbers.entry(*key).or_insert((next, false));
+    }
+    for key in new {
+        numbers.entry(*key).and_modify(|number| number.1 = true);
+    }
+    let shared = |keys: &[u32]| -> (Vec<usize>, Vec<Token>) {
+        let token = |(at, key)| match numbers.get(key) {
+            Some((number, true)) => Some((at, Token(*number))),
+            _ => None,
         };
-        keys.iter().map(number).collect::<Vec<_>>()
+        keys.iter().enumerate().filter_map(token).unzip()
     };
-    let (a, b) = (tokens(old), tokens(new));
+    let ((at_old, a), (at_new, b)) = (shared(old), shared(new));
     let n = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
     let mut diff = Diff::default();
     diff.compute_with(algorithm, &a, &b, n);
@@ -75,8 +84,8 @@ fn by(algorithm: Algorithm, old: &[u32], new: &[u32]) -> Vec<(usize, usize)> {
         found.extend((x..hunk.before.start as usize).zip(y..hunk.after.start as usize));
         (x, y) = (hunk.before.end as usize, hunk.after.end as usize);
     }
-    found.extend((x..old.len()).zip(y..new.len()));
-    found
+    found.extend((x..a.len()).zip(y..b.len()));
+    found.into_iter().filter_map(|(x, y)| Some((*at_old.get(x)?, *at_new.get(y)?))).collect()
 }
 
 /// Keys that both have once, as many as are in the same order.
@@ -150,6 +159,11 @@ mod tests {
             above = row;
         }
         above[b.len()]
+    }
+
+    #[test]
+    fn a_key_that_comes_often_is_paired_beside_keys_that_one_alone_has() {
+        assert_eq!(pairs(&[5, 1, 5, 0, 5], &[1, 1]).len(), 1);
     }
 
     proptest! {
