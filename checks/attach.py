@@ -2,8 +2,9 @@
 """attach.py [CYCLES] [TARGET…]: `engraft count -p` attached to servers under load and detached, CYCLES (200) times
 each; one in ten times engraft is killed at a random moment, and `engraft rescue` gives the process back. After each
 the process must run, answer everything as it should, have the code and the constants that it had (a hash of
-them), and nothing of ours mapped. Targets: redis nginx postgres throws signals python signal-stacks (those that are not installed are said to be
-left out). Prints the pauses. ENGRAFT: the command [target/release/engraft]. Exit 1 if anything was wrong."""
+them), and nothing of ours mapped. Targets: redis nginx postgres throws signals python signal-stacks povray (those
+that are not installed are said to be left out). Prints the pauses. ENGRAFT: the command [target/release/engraft].
+Exit 1 if anything was wrong."""
 
 import hashlib
 import json
@@ -251,6 +252,42 @@ class Throws(Lines):
         return subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
+class Povray(Target):
+    """Renders one picture again and again, in two threads: each must be what it is of a process that is alone."""
+
+    needs, threads = "povray", 1
+    scene = """camera { location <0,2,-5> look_at 0 } light_source { <9,9,-9> 1 }
+        sphere { 0, 1 pigment { marble turbulence 1 } finish { reflection 0.3 } }
+        plane { y, -1 pigment { checker rgb 1, rgb 0 } }"""
+
+    def render(self, name, *more):
+        words = ["povray", "+I" + self.folder + "/scene.pov", f"+O{self.folder}/{name}.bmp", "+FB", "+W240", "+H180",
+                 "+WT2", "-A", "-D", "-V", "-GA", *more]
+        return subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=self.log(), stderr=self.log(), cwd=self.folder)
+
+    def start(self):
+        with open(self.folder + "/scene.pov", "w", encoding="ascii") as file:
+            file.write(self.scene)
+        self.render("plain").wait()
+        self.plain, self.next, self.first = self.picture("plain"), 1, time.monotonic()
+        return self.render("p", "+KFI1", "+KFF99999")
+
+    def picture(self, name):
+        with open(f"{self.folder}/{name}.bmp", "rb") as file:
+            return hashlib.sha256(file.read()).hexdigest()
+
+    def ask(self, n):
+        name, behind = f"p{self.next:05}", f"{self.folder}/p{self.next + 1:05}.bmp"
+        while not os.path.exists(behind):
+            if self.stop or self.process.poll() is not None:
+                return None
+            time.sleep(0.01)
+        picture = self.picture(name)
+        os.remove(f"{self.folder}/{name}.bmp")
+        self.next += 1
+        return None if picture == self.plain else f"picture {self.next - 1} is another one"
+
+
 class Signals(Lines):
     """Threads that handle thousands of signals a second, and leave some handlers by siglongjmp."""
 
@@ -315,7 +352,7 @@ class Postgres(Target):
 
 
 TARGETS = {"redis": Redis, "nginx": Nginx, "postgres": Postgres, "throws": Throws, "signals": Signals, "python": Python,
-           "signal-stacks": SignalStacks}
+           "signal-stacks": SignalStacks, "povray": Povray}
 
 
 def code_of(pid):

@@ -4,7 +4,7 @@ replace`, CYCLES (200) times in all (issue 31, row 6). Each time one of the func
 `engraft count -p`, gets a function in its place that jumps to it: so all must go on as before, whatever its
 arguments are. One time in ten engraft is killed at a random moment, and `engraft rescue` gives the process
 back. After each, the process must run, answer everything as it should, have the code and the constants that
-it had, and nothing of ours mapped. Targets: redis throws signals (those that are not installed are said to be
+it had, and nothing of ours mapped. Targets: redis throws signals povray (those that are not installed are said to be
 left out). ENGRAFT: the command [target/release/engraft]. Exit 1 if anything was wrong."""
 
 import hashlib
@@ -142,4 +142,4 @@ def check(name, n_cycles):
 
 
 if __name__ == "__main__":
-    attach.main(check, ["redis", "throws", "signals"])
+    attach.main(check, ["redis", "throws", "signals", "povray"])
