@@ -8,6 +8,7 @@
 //!
 //! Source: PADRONE, 2.2 and 2.3.
 
+mod before;
 mod cost;
 mod kernel_names;
 mod later;
@@ -23,6 +24,7 @@ pub use watch::{Glimpse, SeenImage, SeenStack};
 use crate::module::written_path;
 use crate::process::{ProcessModules, perf_map};
 use crate::run::{self, RunError};
+use before::{Before, Chain};
 use framehop::x86_64::CacheX86_64;
 use kernel_names::KernelNames;
 use later::Later;
@@ -50,8 +52,9 @@ pub struct Sampler {
     cache: CacheX86_64,
     later: Later,
     recorder: Recorder<Seen>,
-    /// Room for those of a sample.
-    places: Vec<Place>,
+    before: Before,
+    /// Room for that of a sample.
+    chain: Chain,
     quality: Quality,
     sizes: Sizes,
     /// What is told meanwhile, if somebody looks.
@@ -187,8 +190,9 @@ impl Sampler {
             spaces,
             cache: CacheX86_64::new(),
             later: Later::default(),
+            before: Before::default(),
             recorder,
-            places: Vec::new(),
+            chain: Chain::default(),
             quality,
             sizes,
             watch: None,
@@ -272,10 +276,11 @@ impl Sampler {
                 self.recorder.name(process, thread, &name);
                 if is_exec {
                     self.later.forget(process);
+                    self.before.forget_all(process);
                     self.spaces.insert(process, Space::default());
                 }
             }
-            Heard::Ended { .. } => {}
+            Heard::Ended { process, thread } => self.before.forget((process, thread)),
             Heard::Lost(n) => self.quality.lost += n,
         }
     }
@@ -284,29 +289,33 @@ impl Sampler {
         self.sizes.count(sample.stack);
         let thread = self.recorder.thread(sample.process, sample.thread);
         let space = self.spaces.entry(sample.process).or_default();
-        let mut places = std::mem::take(&mut self.places);
-        places.clear();
+        let mut chain = std::mem::take(&mut self.chain);
+        chain.clear();
         if let Some(user) = &sample.user {
             if self.later.is_full() {
                 self.later.forget_pages();
             }
             let mut later = |at| self.later.word(sample.process, at);
             let cache = &mut self.cache;
-            let mut need = space.unwind(&self.images, user, cache, &mut later, &mut places);
-            if space.learn_of(sample.process, &places, &mut self.images) {
-                places.clear();
-                need = space.unwind(&self.images, user, cache, &mut later, &mut places);
+            let before = self.before.of((sample.process, sample.thread));
+            let mut need = space.unwind(&self.images, user, cache, (before, &mut later), &mut chain);
+            if space.learn_of(sample.process, &chain.places, &mut self.images) {
+                chain.clear();
+                need = space.unwind(&self.images, user, cache, (before, &mut later), &mut chain);
+            }
+            if need.is_whole {
+                before.learn(&chain);
             }
             let quality = &mut self.quality;
             quality.n_whole += u64::from(need.is_whole);
-            quality.n_later += u64::from(need.is_whole && need.is_deeper);
+            quality.n_later += u64::from(need.is_whole && need.is_read_later);
             quality.n_cut += u64::from(!need.is_whole);
             self.sizes.heard(sample.stack, need);
         } else if !is_kernels(sample.at) {
-            places.push(space.place(sample.at));
-            if space.learn_of(sample.process, &places, &mut self.images) {
-                places.clear();
-                places.push(space.place(sample.at));
+            chain.places.push(space.place(sample.at));
+            if space.learn_of(sample.process, &chain.places, &mut self.images) {
+                chain.clear();
+                chain.places.push(space.place(sample.at));
             }
         }
         let in_kernel = match sample.kernel.as_slice() {
@@ -314,12 +323,12 @@ impl Sampler {
             kernel => kernel,
         };
         if let Some(watch) = self.watch.as_mut().filter(|_| sample.event == 0) {
-            let own = places.iter().map(|place| Seen::of(sample.process, *place));
+            let own = chain.places.iter().map(|place| Seen::of(sample.process, *place));
             watch.add(in_kernel.iter().map(|at| Seen::Kernel(*at)).chain(own).collect(), sample.period);
         }
-        let own = places.iter().rev().map(|place| Seen::of(sample.process, *place));
+        let own = chain.places.iter().rev().map(|place| Seen::of(sample.process, *place));
         let stack = self.recorder.stack(own.chain(in_kernel.iter().rev().map(|at| Seen::Kernel(*at))));
-        self.places = places;
+        self.chain = chain;
         self.recorder.add(samples::Sample {
             event: u32::try_from(sample.event).unwrap_or(0),
             thread,

@@ -61,6 +61,8 @@ pub(super) struct Need {
     pub(super) bytes: u64,
     /// Whether some of these had not been copied.
     pub(super) is_deeper: bool,
+    /// Whether some were read a moment later.
+    pub(super) is_read_later: bool,
     /// Whether all callers were found.
     pub(super) is_whole: bool,
 }
@@ -216,7 +218,7 @@ mod tests {
             let now = sizes.now().0;
             let is_deeper = bytes > u64::from(now);
             sizes.count(now);
-            if sizes.heard(now, Need { bytes, is_deeper, is_whole: !is_deeper }) {
+            if sizes.heard(now, Need { bytes, is_deeper, is_read_later: false, is_whole: !is_deeper }) {
                 taken.push(sizes.now().0);
             }
         }
@@ -256,7 +258,10 @@ mod tests {
         let mut sizes = all();
         let mut taken = Vec::new();
         for _ in 0..1000 {
-            if sizes.heard(sizes.now().0, Need { bytes: 64, is_deeper: false, is_whole: false }) {
+            if sizes.heard(
+                sizes.now().0,
+                Need { bytes: 64, is_deeper: false, is_read_later: false, is_whole: false },
+            ) {
                 taken.push(sizes.now().0);
             }
         }
@@ -265,7 +270,12 @@ mod tests {
         let mut deep = all();
         deep.look_anew(0);
         for _ in 0..1000 {
-            assert!(!deep.heard(8192, Need { bytes: 84_000, is_deeper: true, is_whole: true }));
+            assert!(
+                !deep.heard(
+                    8192,
+                    Need { bytes: 84_000, is_deeper: true, is_read_later: true, is_whole: true }
+                )
+            );
         }
     }
 

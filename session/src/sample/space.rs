@@ -2,6 +2,7 @@
 //!
 //! Source: System V ABI for x86-64, 3.7 (unwinding); DWARF 5, 6.4, as read by framehop.
 
+use super::before::{Callers, Chain, Frame};
 use super::moved::{Bytes, Moved, Place, is_ours};
 use super::sizes::Need;
 use super::watch::SeenImage;
@@ -231,56 +232,101 @@ impl Space {
         }
     }
 
-    /// Where a thread was and whence it was called, the innermost first, into `places`; how much of its stack
-    /// that took. What lies deeper there than was copied is read `later`.
+    /// Where a thread was and whence it was called, into `chain`; how much of its stack that took. What lies
+    /// deeper there than was copied is as it was `before`, or is read `later`.
     pub(super) fn unwind(
         &self,
         images: &Images,
         user: &UserStack,
         cache: &mut CacheX86_64,
-        later: &mut dyn FnMut(u64) -> Option<u64>,
-        places: &mut Vec<Place>,
+        (before, later): (&Callers, &mut dyn FnMut(u64) -> Option<u64>),
+        chain: &mut Chain,
     ) -> Need {
-        let (sp, bytes) = (user.sp, user.bytes.as_slice());
-        let (mut needed, mut is_deeper) = (0, false);
-        let mut read = |at: u64| {
-            let distance = at.checked_sub(sp).ok_or(())?;
-            needed = needed.max(distance.saturating_add(8));
-            let from = usize::try_from(distance).map_err(drop)?;
-            match bytes.get(from..).and_then(|rest| rest.first_chunk()) {
-                Some(word) => Ok(u64::from_le_bytes(*word)),
-                None => {
-                    is_deeper = true;
-                    later(at).ok_or(())
-                }
-            }
-        };
-        let mut regs = UnwindRegsX86_64::new(user.at.0, sp, user.bp);
+        let mut copy = Copied { user, needed: 0, is_left: false };
+        let mut regs = UnwindRegsX86_64::new(user.at.0, user.sp, user.bp);
         let mut at = FrameAddress::from_instruction_pointer(user.at.0);
+        let mut is_read_later = false;
         let is_whole = loop {
+            let back = if let FrameAddress::ReturnAddress(back) = at { Some(back.get()) } else { None };
+            let joined = |chain: &mut Chain, sp| back.is_some_and(|at| chain.join(before, sp, at));
+            if copy.is_left && joined(chain, regs.sp()) {
+                break true;
+            }
             let place = self.place(LiveVa(at.address_for_lookup()));
+            let realigned = images.realigned(place);
+            let there = regs;
+            let mut next = self.caller(realigned, (at, &mut regs), cache, &mut |at| copy.word(at));
+            if copy.is_left && !matches!(next, Ok(Some(_))) {
+                // From here on, it is not in the copy.
+                if joined(chain, there.sp()) {
+                    break true;
+                }
+                regs = there;
+                let mut read = |at| copy.word(at).or_else(|| later(at));
+                next = self.caller(realigned, (at, &mut regs), cache, &mut read);
+                is_read_later |= matches!(next, Ok(Some(_)));
+            }
             // What is done for a function is of that.
-            if place != Place::Ours {
-                places.push(place);
+            let place = Some(place).filter(|place| *place != Place::Ours);
+            match back {
+                Some(at) => chain.push(Frame { sp: there.sp(), at, place }),
+                None => chain.places.extend(place),
             }
             // No program has more; whoever changes its own stack may look as if.
-            if places.len() > MOST_FRAMES {
+            if chain.places.len() > MOST_FRAMES {
                 break false;
             }
-            let next = match images.realigned(place) {
-                Some(realigned) => step(realigned, &mut regs, &mut read),
-                None => match self.unwinder.unwind_frame(at, &mut regs, cache, &mut read) {
-                    // Some first functions say so: nobody has called them.
-                    Ok(None) | Err(framehop::Error::ReturnAddressIsNull) => break true,
-                    next => next.ok().flatten(),
-                },
-            };
-            match next.and_then(FrameAddress::from_return_address) {
-                Some(next) => at = next,
-                None => break false,
+            match next {
+                // Some first functions say so: nobody has called them.
+                Ok(None) => break true,
+                Ok(Some(next)) => at = next,
+                Err(()) => break false,
             }
         };
-        Need { bytes: needed, is_deeper, is_whole }
+        if let Some(last) = chain.frames.last() {
+            copy.needed = copy.needed.max(last.sp.saturating_sub(user.sp));
+        }
+        Need { bytes: copy.needed, is_deeper: copy.is_left, is_read_later, is_whole }
+    }
+
+    /// Who called a function that is `at` a place, with these registers, which become the caller's: `None` if
+    /// nobody has.
+    fn caller(
+        &self,
+        realigned: Option<&Realigned>,
+        (at, regs): (FrameAddress, &mut UnwindRegsX86_64),
+        cache: &mut CacheX86_64,
+        read: &mut dyn FnMut(u64) -> Option<u64>,
+    ) -> Result<Option<FrameAddress>, ()> {
+        let mut read = |at: u64| read(at).ok_or(());
+        let next = match realigned {
+            Some(realigned) => step(realigned, regs, &mut read),
+            None => match self.unwinder.unwind_frame(at, regs, cache, &mut read) {
+                Ok(None) | Err(framehop::Error::ReturnAddressIsNull) => return Ok(None),
+                next => next.ok().flatten(),
+            },
+        };
+        next.and_then(FrameAddress::from_return_address).map(Some).ok_or(())
+    }
+}
+
+/// A stack as it was copied.
+struct Copied<'a> {
+    user: &'a UserStack,
+    /// How much of it was asked for.
+    needed: u64,
+    /// Whether something was that is not in the copy.
+    is_left: bool,
+}
+
+impl Copied<'_> {
+    fn word(&mut self, at: u64) -> Option<u64> {
+        let distance = at.checked_sub(self.user.sp)?;
+        self.needed = self.needed.max(distance.saturating_add(8));
+        let from = usize::try_from(distance).ok()?;
+        let word = self.user.bytes.get(from..).and_then(|rest| rest.first_chunk());
+        self.is_left |= word.is_none();
+        word.map(|word| u64::from_le_bytes(*word))
     }
 }
 
