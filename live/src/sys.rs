@@ -13,7 +13,7 @@ mod signals;
 mod stops;
 
 pub use asked_to_end::{AskedToEnd, End, Over};
-pub use inherited::{is_output_closed, stop_at_exec};
+pub use inherited::{at_same_addresses, is_output_closed, stop_at_exec};
 pub use interrupts::tidy_before_signals_end_us;
 pub use memory::{SharedBytes, SharedWord};
 pub use pass_on::{Ended, keep_signal, n_kept_signals, pass_signals_on, wait};

@@ -49,6 +49,8 @@ pub struct Comparison {
     pub lengths: [Lengths; 2],
     /// Where one build does more than the other, the largest difference of instructions first.
     pub outliers: Vec<Outlier>,
+    /// How many would be, if they did not differ between runs of one build.
+    pub n_unsteady: usize,
 }
 
 /// What blocks of `new` were in `old`, by where they start.
@@ -57,29 +59,68 @@ pub fn block_starts(matching: &Matching, old: &Program, new: &Program) -> HashMa
     matching.blocks.iter().map(start).collect()
 }
 
+/// Where intervals differ between two runs of one build, which is by chance.
+#[derive(Default, Debug)]
+pub struct Unsteady {
+    /// Where they begin, by function.
+    from: BTreeSet<(u32, At)>,
+    /// Where they end.
+    to: BTreeSet<(u32, At)>,
+}
+
+impl Unsteady {
+    /// Of two runs of one build, with the same modules. `was` as of [`Comparison::compute`]: each block is
+    /// itself.
+    pub fn of(runs: &[Side<'_>; 2], was: &HashMap<Va, Va>) -> Unsteady {
+        align(runs, was, |intervals| {
+            let mut found = Unsteady::default();
+            for (key, _) in intervals.found.iter().filter(|(_, of)| outliers::differs(of)) {
+                found.from.insert((key.functions[0], key.from[0]));
+                found.to.insert((key.functions[0], key.to[0]));
+            }
+            found
+        })
+    }
+
+    /// Whether what side `n` does there is by chance.
+    fn has(&self, n: usize, key: &Key) -> bool {
+        let function = key.functions[n];
+        self.from.contains(&(function, key.from[n])) || self.to.contains(&(function, key.to[n]))
+    }
+}
+
 impl Comparison {
     /// Of two runs. Where lines do not say what is what, `was` does, of blocks of the first modules: see
-    /// [`block_starts`].
-    pub fn compute(sides: &[Side<'_>; 2], was: &HashMap<Va, Va>) -> Comparison {
-        let keys = Keys::of(sides, was);
-        let calls = [0, 1].map(|n: usize| keys::calls_of(&keys, n, &sides[n]));
-        let alone = |a: &BTreeSet<_>, b: &BTreeSet<_>| a.difference(b).copied().collect::<BTreeSet<_>>();
-        let transparent = [alone(&calls[0], &calls[1]), alone(&calls[1], &calls[0])];
-        let reading = |n: usize| Reading { n, side: &sides[n], keys: &keys, transparent: &transparent[n] };
-        let readings = [reading(0), reading(1)];
-        let mut intervals = Intervals::new(&readings);
-        pairs::align(&readings, &threads(sides), |aligned| intervals.add(&aligned));
-        let outliers = outliers::of(sides, &intervals);
-        Comparison {
-            functions: functions::pairs(sides),
-            totals: [0, 1].map(|n: usize| functions::total(&sides[n])),
-            events: [0, 1].map(|n: usize| intervals::events(&sides[n])),
-            paired: intervals.paired,
-            whole_rounds: intervals.whole,
-            lengths: intervals.lengths,
-            outliers,
-        }
+    /// [`block_starts`]. What is `unsteady` in one of the builds is no outlier.
+    pub fn compute(sides: &[Side<'_>; 2], was: &HashMap<Va, Va>, unsteady: &[Unsteady; 2]) -> Comparison {
+        align(sides, was, |intervals| {
+            let is_unsteady = |key: &Key| (0..2).any(|n| unsteady[n].has(n, key));
+            let (outliers, n_unsteady) = outliers::of(sides, intervals, is_unsteady);
+            Comparison {
+                functions: functions::pairs(sides),
+                totals: [0, 1].map(|n: usize| functions::total(&sides[n])),
+                events: [0, 1].map(|n: usize| intervals::events(&sides[n])),
+                paired: intervals.paired,
+                whole_rounds: intervals.whole,
+                lengths: intervals.lengths,
+                outliers,
+                n_unsteady,
+            }
+        })
     }
+}
+
+/// Aligns two runs; what comes `of` their intervals.
+fn align<T>(sides: &[Side<'_>; 2], was: &HashMap<Va, Va>, of: impl FnOnce(&Intervals<'_>) -> T) -> T {
+    let keys = Keys::of(sides, was);
+    let calls = [0, 1].map(|n: usize| keys::calls_of(&keys, n, &sides[n]));
+    let alone = |a: &BTreeSet<_>, b: &BTreeSet<_>| a.difference(b).copied().collect::<BTreeSet<_>>();
+    let transparent = [alone(&calls[0], &calls[1]), alone(&calls[1], &calls[0])];
+    let reading = |n: usize| Reading { n, side: &sides[n], keys: &keys, transparent: &transparent[n] };
+    let readings = [reading(0), reading(1)];
+    let mut intervals = Intervals::new(&readings);
+    pairs::align(&readings, &threads(sides), |aligned| intervals.add(&aligned));
+    of(&intervals)
 }
 
 /// Which threads are which: in the order in which they began.

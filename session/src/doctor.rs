@@ -7,7 +7,7 @@ use crate::messages::with_causes;
 use crate::module::{Instrumentation, Instrumented};
 use crate::prepare::{Modules, PrepareError, Prepared};
 use crate::record::{Recordable, RecordedRun};
-use crate::run::RunError;
+use crate::run::{self, RunError};
 use crate::store::{CACHE_LIMIT, Store, StoreError};
 use live::{Target, TargetError};
 use measure::Placement;
@@ -169,7 +169,9 @@ fn try_recording(search: &OsStr, temporary: &Path) -> Result<String, TryError> {
     let first: Vec<_> = recordable.modules().iter().filter_map(Instrumented::meaning).collect();
     let window = Window::new(When::default(), HashSet::new(), HashSet::new());
     let recorder = Recorder::new(Vec::new(), &first, window, None).map_err(TryError::Recorder)?;
-    let run = RecordedRun::new(recordable, &target, ("true".as_ref(), &[]), recorder, |_| ())?;
+    let name = OsStr::new("true");
+    let command = (run::command(&target, name, &[]), name);
+    let run = RecordedRun::new(recordable, command, recorder, |_| ())?;
     let (path, status) = (target.executable, run.status());
     let n_bytes = run.finish("true".as_ref()).n_bytes_of_events;
     if !status.success() || n_bytes == 0 {

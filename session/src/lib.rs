@@ -78,7 +78,7 @@ pub use module::{
 pub use prepare::{Modules, PrepareError, Prepared};
 pub use process::{FileState, ProcessImage, ProcessModule, ProcessModuleError, ProcessModules, Whence};
 pub use record::{Forecast, Recordable, Recorded, RecordedRun};
-pub use run::RunError;
+pub use run::{RunError, command};
 pub use sample::{
     Glimpse, SampleError, Sampled, SampledModule, Sampler, SeenImage, SeenStack, Sizes, cost_of_a_sample,
     names_of as threads_of,

@@ -15,14 +15,14 @@ use crate::module::Instrumented;
 use crate::prepare::{PrepareError, Prepared};
 use crate::run::{self, Process, RunError, Watched};
 use deaths::{Library, Texts};
-use live::{Arena, Target};
+use live::Arena;
 use measure::Placement;
 use profile::Profile;
 use program::Va;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::path::Path;
-use std::process::ExitStatus;
+use std::process::{Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
 use trace::Cause;
 use trace::recording::module_code::ModuleCode;
@@ -90,7 +90,8 @@ pub struct Recorded {
 }
 
 impl<'a, W: Write + Send> RecordedRun<'a, W> {
-    /// Runs `target`, called `name`, with `args` and with what is made ready in `recordable` until it ends.
+    /// Runs `command`, as [`run::command`] makes it of what is called `name`, with what is made ready in
+    /// `recordable` until it ends.
     /// Meanwhile its streams are emptied into `recorder`, which knows the modules that are recorded from the
     /// start; after a second, `forecast` is told how large the file will be, if all of it is kept.
     ///
@@ -98,13 +99,11 @@ impl<'a, W: Write + Send> RecordedRun<'a, W> {
     /// If it cannot be started; then no instruction of it has run.
     pub fn new(
         recordable: Recordable<'a>,
-        target: &Target,
-        (name, args): (&OsStr, &[OsString]),
+        (command, name): (Command, &OsStr),
         recorder: Recorder<W>,
         forecast: impl FnOnce(Forecast) + Send,
     ) -> Result<RecordedRun<'a, W>, RunError> {
         let Recordable { prepared, arena } = recordable;
-        let command = run::command(target, name, args);
         live::pass_signals_on();
         let watched = Watched { execs: true, maps: None, deaths: true };
         let (tells, later) = std::sync::mpsc::channel();

@@ -128,7 +128,7 @@ impl Drop for EndsServing<'_> {
 }
 
 /// The command that starts `target`, which is called `name`, with `args`.
-pub(crate) fn command(target: &Target, name: &OsStr, args: &[OsString]) -> Command {
+pub fn command(target: &Target, name: &OsStr, args: &[OsString]) -> Command {
     let mut command = Command::new(&target.start);
     std::os::unix::process::CommandExt::arg0(&mut command, target.arg0.as_deref().unwrap_or(name));
     command.args(&target.before).args(args);

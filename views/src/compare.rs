@@ -38,8 +38,10 @@ impl Serialize for Amount {
 pub struct CompareView {
     /// What this object is, and which version of it.
     pub schema: &'static str,
-    /// The recordings.
+    /// The recordings, or the programs that were recorded.
     pub traces: Both<String>,
+    /// How the programs ran; nothing, of recordings.
+    pub runs: Option<RunsView>,
     /// What ran, metric by metric; those that are 0 are left out.
     pub totals: Both<BTreeMap<String, Amount>>,
     /// How much of the two runs was found in the other.
@@ -50,6 +52,8 @@ pub struct CompareView {
     pub unmatched: Both<Vec<UnmatchedRow>>,
     /// Intervals in which one did more than the other, the largest difference first.
     pub outliers: Vec<OutlierRow>,
+    /// How many more would be, but differ between runs of one build, too.
+    pub unsteady: u64,
     /// The metric that is shown.
     #[serde(skip)]
     pub metric: String,
@@ -58,6 +62,54 @@ pub struct CompareView {
 impl CompareView {
     /// The schema that its JSON names.
     pub const SCHEMA: &str = "engraft.compare/1";
+}
+
+/// How both programs ran.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RunsView {
+    /// How often each was run.
+    pub times: u64,
+    /// What the shell says of how they ended.
+    pub status: Both<u8>,
+    /// Of their standard output.
+    pub stdout: Printed,
+    /// And error.
+    pub stderr: Printed,
+}
+
+/// What both programs printed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Printed {
+    /// How many bytes.
+    pub bytes: Both<u64>,
+    /// The first byte that differs, from 0 on; nothing, if none does.
+    pub differs_at: Option<u64>,
+}
+
+impl RunsView {
+    /// Whether both ended alike, and printed the same.
+    pub fn are_alike(&self) -> bool {
+        self.status.old == self.status.new
+            && self.stdout.differs_at.is_none()
+            && self.stderr.differs_at.is_none()
+    }
+
+    fn text(&self, w: &mut dyn Write) -> io::Result<()> {
+        let Both { old, new } = &self.status;
+        if old != new {
+            writeln!(w, "they ended differently: exit status {old}, then {new}")?;
+        }
+        for (what, printed) in [("output", &self.stdout), ("error", &self.stderr)] {
+            if let Some(at) = printed.differs_at {
+                let Both { old, new } = &printed.bytes;
+                writeln!(
+                    w,
+                    "what they wrote to standard {what} differs from byte {at} on: {old} bytes, then {new}"
+                )?;
+            }
+        }
+        if self.are_alike() { Ok(()) } else { writeln!(w) }
+    }
 }
 
 /// Events of the smaller of two logs, and how many are paired.
@@ -173,6 +225,9 @@ impl View for CompareView {
     fn text(&self, w: &mut dyn Write) -> io::Result<()> {
         let of = |all: &BTreeMap<String, Amount>| all.get(&self.metric).copied().unwrap_or_default().0;
         let (old, new) = (of(&self.totals.old), of(&self.totals.new));
+        if let Some(runs) = &self.runs {
+            runs.text(w)?;
+        }
         writeln!(w, "{}: {old:.0}, then {new:.0}: {} times\n", self.metric, times(old, new))?;
         let Matched { light, heavy, .. } = &self.matched;
         writeln!(
@@ -203,6 +258,9 @@ impl View for CompareView {
         if !self.outliers.is_empty() {
             writeln!(w, "\nbetween the same two points, by the difference of instructions:")?;
             self.outliers_table().top(TOP, w)?;
+        }
+        if self.unsteady > 0 {
+            writeln!(w, "\n{} more that differ between runs of one build are left out", self.unsteady)?;
         }
         Ok(())
     }

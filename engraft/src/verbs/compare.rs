@@ -1,25 +1,29 @@
 //! `engraft compare`: what two builds of a program did on one input, between the same points.
 
 mod fill;
+mod record;
 
 use crate::input::names::near;
 use crate::input::{file_name, open, recorded_image, unreadable};
 use crate::output::{self, Answer, Hinted, Output, Rows};
 use matching::compare::expression::{Expression, Value};
-use matching::compare::{Builder, Code, Comparison, Log, Side, TracedModule, block_starts};
+use matching::compare::{Builder, Code, Comparison, Log, Side, TracedModule, Unsteady, block_starts};
 use matching::{Matching, Options};
-use program::{Lines, Program};
+use program::{Lines, Program, Va};
+use rayon::prelude::*;
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use trace::Trace;
 use tracing::info_span;
-use views::compare::CompareView;
+use views::compare::{CompareView, RunsView};
 
 /// Run as tests.
 const EXAMPLES: &str = "\
 Examples:
   $ engraft compare old.trace new.trace
+  $ engraft compare --runs 2 ./old ./faster -- ARGS
   $ engraft compare old.trace new.trace --metric dyn.agg.mem_reads
   $ engraft compare old.trace new.trace --fail-if 'dyn.agg.total > 1.01'";
 
@@ -27,10 +31,21 @@ Examples:
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
-    /// A trace of the old build: what `engraft trace` wrote
+    /// The old build: a program, which is run and recorded, or a trace of it that `engraft trace` wrote
     old: PathBuf,
-    /// A trace of the new build, with the same input
+    /// The new build, or a trace of it with the same input
     new: PathBuf,
+    /// The arguments of both programs; their output is compared, not shown, and standard input is read once,
+    /// for both
+    #[arg(last = true, value_name = "ARGS")]
+    args: Vec<OsString>,
+    /// What the shell runs before each run of a program: makes its files what they were
+    #[arg(long, value_name = "COMMAND")]
+    setup: Option<OsString>,
+    /// Run each build so often, by turns: what differs between two runs of one build is no difference of the
+    /// builds
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
+    runs: u8,
     /// What functions are sorted by: `dyn.agg.total` are instructions that ran, `stat.` those of the code
     /// that ran, once; `calls`
     #[arg(long, value_name = "METRIC", default_value = "dyn.agg.total", value_parser = metric)]
@@ -118,35 +133,101 @@ fn no_function(name: &str, view: &CompareView) -> anyhow::Error {
     Hinted::new(format!("no function {name} ran in both builds"), hint).into()
 }
 
-/// Runs the verb.
-pub fn run(args: &Args) -> anyhow::Result<Answer> {
-    let (old, new) = (Recorded::read(&args.old)?, Recorded::read(&args.new)?);
-    let modules = [old.modules(), new.modules()];
-    let codes = [Code::of(&old.names, &modules[0]), Code::of(&new.names, &modules[1])];
-    let span = info_span!("read").entered();
-    let (a, b) = rayon::join(|| old.log(&args.old, &codes[0]), || new.log(&args.new, &codes[1]));
-    let logs = [a?, b?];
-    drop(span);
-    let [first, second] = [&old, &new].map(|of| of.programs.first().map(|(.., program)| program));
-    let has_lines = modules.iter().all(|all| all.first().is_some_and(|module| module.lines.is_some()));
-    let was = match (first, second) {
-        (Some(old), Some(new)) if !has_lines => {
-            let matching = info_span!("match").in_scope(|| Matching::compute(old, new, &Options::default()));
-            block_starts(&matching, old, new)
-        }
-        _ => HashMap::new(),
-    };
-    let side = |n: usize| Side { code: &codes[n], log: &logs[n], modules: &modules[n] };
-    let sides = [side(0), side(1)];
-    let found = info_span!("compare").in_scope(|| Comparison::compute(&sides, &was));
-    for (path, log) in [(&args.old, &logs[0]), (&args.new, &logs[1])] {
+/// Both runs of a build, read.
+struct Read<'a> {
+    code: Code,
+    log: Log,
+    modules: Vec<TracedModule<'a>>,
+}
+
+impl Read<'_> {
+    fn side(&self) -> Side<'_> {
+        Side { code: &self.code, log: &self.log, modules: &self.modules }
+    }
+}
+
+/// Reads recordings, each from its file.
+fn read<'a>(recorded: &[(&Path, &'a Recorded)]) -> anyhow::Result<Vec<Read<'a>>> {
+    let _span = info_span!("read").entered();
+    let read = |(path, of): &(&Path, &'a Recorded)| {
+        let modules = of.modules();
+        let code = Code::of(&of.names, &modules);
+        let log = of.log(path, &code)?;
         if log.n_unknown > 0 {
             let what =
                 format!("{}: {} blocks are of no function, and left out", path.display(), log.n_unknown);
             output::warn(&what, Some("record the run again: what was read may be damaged"));
         }
+        anyhow::Ok(Read { code, log, modules })
+    };
+    recorded.par_iter().map(read).collect()
+}
+
+/// What blocks of the new build were in the old one, if lines do not say it.
+fn block_pairs(old: &Read<'_>, new: &Read<'_>) -> HashMap<Va, Va> {
+    let [Some(old), Some(new)] = [old, new].map(|of| of.modules.first()) else { return HashMap::new() };
+    if old.lines.is_some() && new.lines.is_some() {
+        return HashMap::new();
     }
-    let view = fill::view(args, &sides, &found);
+    let options = Options::default();
+    let matching = info_span!("match").in_scope(|| Matching::compute(old.program, new.program, &options));
+    block_starts(&matching, old.program, new.program)
+}
+
+/// What differs between the runs of a build.
+fn unsteady(runs: &[Read<'_>]) -> Unsteady {
+    let [first, second, ..] = runs else { return Unsteady::default() };
+    let own = first.modules.first().into_iter().flat_map(|module| &module.program.blocks);
+    let was = own.map(|block| (block.start, block.start)).collect();
+    Unsteady::of(&[first.side(), second.side()], &was)
+}
+
+/// Runs the verb.
+pub fn run(args: &Args) -> anyhow::Result<Answer> {
+    let are_programs = [&args.old, &args.new].map(|path| record::is_program(path));
+    if are_programs[0] != are_programs[1] && args.new.exists() && args.old.exists() {
+        let (program, other) = if are_programs[0] { (&args.old, &args.new) } else { (&args.new, &args.old) };
+        let what = format!("{} is a program, and {} is none", program.display(), other.display());
+        return Err(Hinted::new(what, "name two programs, which are run, or two recordings of such").into());
+    }
+    if args.args.is_empty() && are_programs == [false; 2] {
+        if args.setup.is_some() || args.runs > 1 {
+            let what = "--setup and --runs are for programs that are run, and these are recordings";
+            return Err(Hinted::new(what, "name both programs, and their arguments behind `--`").into());
+        }
+        let traces = [vec![args.old.clone()], vec![args.new.clone()]];
+        return compare(args, &traces, None);
+    }
+    let asked = record::Asked {
+        programs: [&args.old, &args.new],
+        args: &args.args,
+        setup: args.setup.as_deref(),
+        n_runs: usize::from(args.runs),
+    };
+    output::pause_progress();
+    let runs = record::both(&asked)?;
+    output::resume_progress();
+    compare(args, &runs.traces, Some(&runs.view))
+}
+
+/// Compares the runs that were recorded of both builds.
+fn compare(args: &Args, traces: &[Vec<PathBuf>; 2], runs: Option<&RunsView>) -> anyhow::Result<Answer> {
+    let recorded = |paths: &[PathBuf]| paths.iter().map(|path| Recorded::read(path)).collect();
+    let recorded: [anyhow::Result<Vec<Recorded>>; 2] = [recorded(&traces[0]), recorded(&traces[1])];
+    let [old, new] = recorded;
+    let recorded = [old?, new?];
+    let all: Vec<(&Path, &Recorded)> =
+        traces.iter().flatten().map(PathBuf::as_path).zip(recorded.iter().flatten()).collect();
+    let mut old = read(&all)?;
+    let new = old.split_off(traces[0].len());
+    let [Some(first), Some(second)] = [old.first(), new.first()] else { return Ok(Answer::Yes) };
+    let was = block_pairs(first, second);
+    let sides = [first.side(), second.side()];
+    let found = info_span!("compare").in_scope(|| {
+        let unsteady = [unsteady(&old), unsteady(&new)];
+        Comparison::compute(&sides, &was, &unsteady)
+    });
+    let view = fill::view(args, runs, &sides, &found);
     match &args.function {
         None => args.output.print(&view)?,
         Some(name) => match fill::function(name, &view) {
@@ -154,10 +235,13 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
             None => return Err(no_function(name, &view)),
         },
     }
-    let Some(expression) = &args.fail_if else { return Ok(Answer::Yes) };
+    let is_alike = runs.is_none_or(RunsView::are_alike);
+    let Some(expression) = &args.fail_if else {
+        return Ok(if is_alike { Answer::Yes } else { Answer::No });
+    };
     Ok(match expression.value(&fill::Looked::new(&view)) {
-        Value::Truth(false) => Answer::Yes,
-        Value::Truth(true) | Value::Number(_) => Answer::No,
+        Value::Truth(false) if is_alike => Answer::Yes,
+        Value::Truth(_) | Value::Number(_) => Answer::No,
         Value::Unknown => {
             output::warn(
                 "whether --fail-if holds is not known: something was divided by 0, or did not run",

@@ -84,9 +84,21 @@ pub struct Args {
 /// # Errors
 /// If it is not there, or nothing can be counted here.
 pub fn find(command: &CommandLine) -> anyhow::Result<Target> {
+    found(command.split().0, || command.hint_on_lists())
+}
+
+/// The program of this name.
+///
+/// # Errors
+/// If there is none that can be run and observed.
+pub fn find_named(name: &OsStr) -> anyhow::Result<Target> {
+    found(name, || None)
+}
+
+fn found(name: &OsStr, hint: impl FnOnce() -> Option<String>) -> anyhow::Result<Target> {
     let search = std::env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
-    session::find(command.split().0, &search).map_err(|err| {
-        let hints = [err.hint().map(str::to_owned), command.hint_on_lists()];
+    session::find(name, &search).map_err(|err| {
+        let hints = [err.hint().map(str::to_owned), hint()];
         let hint = hints.into_iter().flatten().collect::<Vec<_>>().join("\n");
         let err = anyhow::Error::from(err);
         if hint.is_empty() { err } else { Hinted::new(format!("{err:#}"), hint).into() }

@@ -239,7 +239,8 @@ fn record(args: &Recording) -> anyhow::Result<Answer> {
     place.make_room();
     let recorder = output::create(to, |file| Recorder::new(file, &first, window, tail))?;
     output::pause_progress();
-    let run = RecordedRun::new(recordable, &target, (name, rest), recorder, say_forecast);
+    let run =
+        RecordedRun::new(recordable, (session::command(&target, name, rest), name), recorder, say_forecast);
     let run = run.inspect_err(|err| {
         if matches!(err, RunError::Launch(_)) {
             place.give_up();

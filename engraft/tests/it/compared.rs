@@ -2,11 +2,12 @@
 //! decodes; what is the same is paired; what was made worse comes first.
 
 use crate::needs;
-use crate::run::{compile, engraft, folder, must};
+use crate::run::{Ran, compile, engraft, folder, must};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// Builds a program in one way, and records a run of it.
 #[track_caller]
@@ -246,7 +247,10 @@ fn what_is_no_trace_of_a_program_is_refused_by_name() {
     };
     refused("fast.trace", "plain.trace", "plain.trace does not say which program");
     refused("nowhere.trace", "fast.trace", "nowhere.trace");
-    refused("fast", "fast.trace", "fast");
+    refused("fast", "fast.trace", "fast is a program, and fast.trace is none");
+    refused("./fast", "./nowhere --", "./nowhere");
+    refused("./fast", "./fast --setup false --", "--setup false failed");
+    refused("fast.trace", "fast.trace --runs 2", "these are recordings");
     // One whose program is another by now.
     std::fs::rename(place.join("fast.trace"), place.join("gone.trace")).expect("it is there");
     recorded(place, "fast", "-O1 -g");
@@ -256,4 +260,65 @@ fn what_is_no_trace_of_a_program_is_refused_by_name() {
     std::fs::write(place.join("cut.trace"), &whole[..whole.len() / 2]).expect("written");
     let ran = engraft(place, "compare cut.trace fast.trace");
     assert!(ran.stderr.contains("cut.trace"), "{} {}", ran.stdout, ran.stderr);
+}
+
+/// Runs `compare` with `input` on standard input.
+#[track_caller]
+fn with_input(place: &Path, args: &str, input: &str) -> Ran {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_engraft"));
+    command.args(args.split_whitespace()).current_dir(place).env("COMPARED", "1");
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("cargo built it");
+    child.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("it reads");
+    child.wait_with_output().expect("it ends").into()
+}
+
+#[test]
+fn both_programs_run_alike_and_are_recorded() {
+    needs!("gcc");
+    let place = folder();
+    let place = place.path();
+    std::fs::create_dir(place.join("longer")).expect("a folder");
+    compile(&place.join("old"), "runs_alike.c", "-O1 -g");
+    compile(&place.join("longer/other_name"), "runs_alike.c", "-O1 -g -DADD=20");
+    compile(&place.join("louder"), "runs_alike.c", "-O1 -g -DLOUD=1");
+    // Each counts its lines, and what the setup has written, which it adds to.
+    let setup = ">kept";
+    let words = format!("compare ./old ./longer/other_name --setup {setup} --json -- one two");
+    let ran = with_input(place, &words, "a\nb\nc\n");
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{}", ran.stdout);
+    let said: Value = serde_json::from_str(&ran.stdout).expect("JSON alone");
+    assert_eq!(said["runs"]["status"], serde_json::json!({"old": 5, "new": 5}), "two words and three lines");
+    assert_eq!(said["runs"]["stdout"]["differs_at"], Value::Null, "{said}");
+    // Of each word, how far a variable is from where stacks end: what is there is the same.
+    let calls = |name: &str| number(&row(&said, name)["old"]["calls"]);
+    assert_eq!((calls("steady"), calls("chance")), (100.0, 100.0));
+    let first = &said["outliers"].as_array().expect("a list").iter().find(|row| row["function"] == "steady");
+    let first = first.unwrap_or_else(|| panic!("{said}"));
+    assert!(number(&first["new"]) - number(&first["old"]) >= 2000.0, "{first}");
+    // What is by chance is none of the builds': not without another run.
+    let by_chance = |said: &Value| {
+        let rows = said["outliers"].as_array().expect("a list");
+        rows.iter().filter(|row| row["function"] == "chance").count()
+    };
+    assert!(by_chance(&said) > 0, "{said}");
+    let words = format!("compare ./old ./longer/other_name --setup {setup} --runs 2 --json -- one two");
+    let said: Value = serde_json::from_str(&with_input(place, &words, "a\nb\nc\n").stdout).expect("JSON");
+    assert_eq!(by_chance(&said), 0, "{said}");
+    assert!(number(&said["unsteady"]) > 0.0 && said["runs"]["times"] == 2, "{said}");
+    assert_eq!(said["outliers"][0]["function"], "steady", "{said}");
+    // Without the setup, the second finds what the first has written.
+    std::fs::remove_file(place.join("kept")).expect("it was written");
+    let ran = with_input(place, "compare ./old ./old -- one", "");
+    assert!(ran.code == Some(1) && ran.stdout.contains("exit status 1, then 2"), "{}", ran.stdout);
+    // What is printed differs, and is not shown.
+    std::fs::remove_file(place.join("kept")).expect("it was written");
+    let ran = with_input(place, "compare ./old ./louder --setup >kept -- one", "x\n");
+    let want = "what they wrote to standard output differs from byte 8 on: 8 bytes, then 14";
+    assert!(ran.code == Some(1) && ran.stdout.contains(want), "{} {}", ran.stdout, ran.stderr);
+    assert!(!ran.stdout.contains("LOUD"), "{}", ran.stdout);
+    // Whatever runs, nothing is left.
+    let left: Vec<_> =
+        std::fs::read_dir(place).expect("it is there").map(|at| at.expect("one").file_name()).collect();
+    assert_eq!(left.len(), 4, "{left:?}");
 }

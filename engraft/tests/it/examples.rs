@@ -32,6 +32,7 @@ fn workplace() -> tempfile::TempDir {
     let to = folder();
     compile(&to.path().join("old"), "words-1.c", "-O2 -g");
     compile(&to.path().join("new"), "words-2.c", "-O2 -g");
+    compile(&to.path().join("faster"), "words-1.c", "-O3 -g");
     callgrind(to.path(), "old");
     callgrind(to.path(), "new");
     let carried = engraft(to.path(), "carry old new --profile old.callgrind -o carried.fdata");

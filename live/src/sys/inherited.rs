@@ -90,6 +90,25 @@ pub fn stop_at_exec(command: &mut Command) {
     }
 }
 
+/// Has the child of `command` be at the same addresses each time, where the kernel can.
+///
+/// Source: personality(2), `ADDR_NO_RANDOMIZE`.
+pub fn at_same_addresses(command: &mut Command) {
+    /// What only asks.
+    const ASKS: libc::c_ulong = 0xffff_ffff;
+    // SAFETY: runs between fork and exec; both are system calls, which allocate nothing and take no lock.
+    unsafe {
+        command.pre_exec(|| {
+            let now = libc::personality(ASKS);
+            // What is not granted is no reason not to run.
+            if let Ok(now) = libc::c_ulong::try_from(now) {
+                libc::personality(now | libc::ADDR_NO_RANDOMIZE as libc::c_ulong);
+            }
+            Ok(())
+        });
+    }
+}
+
 /// Whether a signal was ignored when we were started.
 pub(super) fn is_ignored(which: libc::c_int) -> bool {
     IGNORED.load(Ordering::Relaxed) & bit(which) != 0

@@ -33,12 +33,25 @@ const MOST_BECAUSE: usize = 4;
 /// What cancels to less than this share of itself is one interval.
 const CANCELS: f64 = 0.5;
 
-/// Those of all `intervals` that differ, the largest difference of instructions first.
-pub fn of(sides: &[Side<'_>; 2], intervals: &Intervals<'_>) -> Vec<Outlier> {
+/// Whether the builds differ there.
+pub fn differs(of: &Interval) -> bool {
+    difference(of).abs() >= 0.5
+}
+
+/// Those of all `intervals` that differ, the largest difference of instructions first, but for those that are
+/// unsteady; how many these are.
+pub fn of(
+    sides: &[Side<'_>; 2],
+    intervals: &Intervals<'_>,
+    is_unsteady: impl Fn(&Key) -> bool,
+) -> (Vec<Outlier>, usize) {
     let mut all: Vec<(Key, Interval)> = intervals.found.iter().map(|(key, of)| (*key, of.clone())).collect();
     all.sort_by_key(|(key, _)| *key);
     let mut all = joined(all);
-    all.retain(|(_, of)| difference(of).abs() >= 0.5);
+    all.retain(|(_, of)| differs(of));
+    let before = all.len();
+    all.retain(|(key, _)| !is_unsteady(key));
+    let n_unsteady = before - all.len();
     all.sort_by(|a, b| difference(&b.1).abs().total_cmp(&difference(&a.1).abs()).then(a.0.cmp(&b.0)));
     all.truncate(MOST);
     let mut known = [HashMap::new(), HashMap::new()];
@@ -55,7 +68,7 @@ pub fn of(sides: &[Side<'_>; 2], intervals: &Intervals<'_>) -> Vec<Outlier> {
             because,
         }
     };
-    all.into_iter().map(outlier).collect()
+    (all.into_iter().map(outlier).collect(), n_unsteady)
 }
 
 fn difference(of: &Interval) -> f64 {

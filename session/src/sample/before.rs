@@ -1,9 +1,9 @@
 //! Callers that earlier samples of a thread have found: where the copy of a stack ends, a frame at the same
 //! place that goes on at the same instruction was called as it was called then.
 //!
-//! Outer callers stay for long, and what calls down again does so from the same places: what is deeper than a
-//! copy is known from samples of when the stack was flatter, or could be read. It is wrong where a thread came
-//! back from there meanwhile, and called all the way down to the very same place by others.
+//! Outer callers stay for long, and what calls down again does so from the same places: what is deeper than
+//! a copy is known from samples of when the stack was flatter, or could be read. It is wrong where a thread
+//! came back from there meanwhile, and called all the way down to the very same place by others.
 
 use super::moved::Place;
 use std::collections::HashMap;

@@ -8,11 +8,11 @@ use program::{Metric, Mix, Va};
 use std::collections::{BTreeMap, BTreeSet};
 use views::compare::{
     Amount, Both, CompareView, FunctionRow, FunctionView, Matched, MatchedEvents, MetricRow, OutlierRow,
-    Reason, UnmatchedRow,
+    Reason, RunsView, UnmatchedRow,
 };
 
 /// The comparison, as it is asked for.
-pub fn view(args: &Args, sides: &[Side<'_>; 2], found: &Comparison) -> CompareView {
+pub fn view(args: &Args, runs: Option<&RunsView>, sides: &[Side<'_>; 2], found: &Comparison) -> CompareView {
     let both = |n: usize| totals(&found.totals[n]);
     let mut functions = Vec::new();
     let mut unmatched: Both<Vec<UnmatchedRow>> = Both::default();
@@ -37,11 +37,13 @@ pub fn view(args: &Args, sides: &[Side<'_>; 2], found: &Comparison) -> CompareVi
     CompareView {
         schema: CompareView::SCHEMA,
         traces: Both { old: args.old.display().to_string(), new: args.new.display().to_string() },
+        runs: runs.cloned(),
         totals: Both { old: both(0), new: both(1) },
         matched: matched(found),
         functions,
         unmatched,
         outliers: found.outliers.iter().map(|of| outlier(sides, of)).collect(),
+        unsteady: found.n_unsteady as u64,
         metric: args.metric.clone(),
     }
 }

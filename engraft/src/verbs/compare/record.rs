@@ -1,0 +1,242 @@
+//! Both builds run and recorded alike: with the same arguments, environment, folder and standard input, at
+//! the same addresses. What they print is compared, not shown.
+
+use crate::output::{self, Hinted};
+use crate::verbs::count::{find_named, open_store};
+use anyhow::Context as _;
+use live::Target;
+use session::{
+    Instrumentation, Instrumented, ModuleFilter, Modules, Placement, Prepared, Recordable, RecordedRun,
+};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, BufReader, IsTerminal as _, Read as _};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use trace::recording::recorder::Recorder;
+use trace::recording::window::{When, Window};
+use views::compare::{Both, Printed, RunsView};
+
+/// What is run.
+pub struct Asked<'a> {
+    /// The old build and the new one.
+    pub programs: [&'a Path; 2],
+    pub args: &'a [OsString],
+    /// What the shell runs before each run.
+    pub setup: Option<&'a OsStr>,
+    /// How often each is run.
+    pub n_runs: usize,
+}
+
+/// Recordings of both builds, gone with this.
+pub struct Runs {
+    _folder: tempfile::TempDir,
+    /// Of each build, all its runs.
+    pub traces: [Vec<PathBuf>; 2],
+    /// How they ended and what they printed.
+    pub view: RunsView,
+}
+
+/// A run.
+struct Run {
+    trace: PathBuf,
+    status: ExitStatus,
+    /// What it wrote to its standard output, and error.
+    printed: [PathBuf; 2],
+}
+
+/// Runs and records both builds, by turns.
+///
+/// # Errors
+/// If one cannot be run or recorded.
+pub fn both(asked: &Asked<'_>) -> anyhow::Result<Runs> {
+    let folder = tempfile::tempdir().context("cannot make a folder for recordings")?;
+    output::goes_with_us(folder.path());
+    let input = folder.path().join("input");
+    keep_input(&input).with_context(|| format!("cannot keep standard input in {}", input.display()))?;
+    let targets = [0, 1].map(|n: usize| find_named(asked.programs[n].as_os_str()));
+    let [old, new] = targets;
+    let targets = alike([old?, new?]);
+    let mut runs = [Vec::new(), Vec::new()];
+    for n in 0..asked.n_runs.max(1) {
+        for (side, (target, of)) in targets.iter().zip(&mut runs).enumerate() {
+            let name = folder.path().join(format!("{side}-{n}"));
+            if let Some(setup) = asked.setup {
+                set_up(setup)?;
+            }
+            of.push(record(target, asked.args, &input, &name)?);
+        }
+    }
+    let view = compared(&runs)?;
+    let traces = runs.map(|of| of.into_iter().map(|run| run.trace).collect());
+    Ok(Runs { _folder: folder, traces, view })
+}
+
+/// Writes what we are given on standard input to a file, for each run to read; nothing, if somebody types it.
+fn keep_input(to: &Path) -> io::Result<()> {
+    let mut file = File::create(to)?;
+    let mut input = io::stdin().lock();
+    if !input.is_terminal() {
+        io::copy(&mut input, &mut file)?;
+    }
+    Ok(())
+}
+
+/// The same programs, with paths that are as long as each other: on a stack they come first.
+fn alike(targets: [Target; 2]) -> [Target; 2] {
+    let len = |target: &Target| target.start.as_os_str().len();
+    let longest = len(&targets[0]).max(len(&targets[1]));
+    targets.map(|mut target| {
+        // A script is run by its interpreter, which its path is given to.
+        if target.start == target.command && target.before.is_empty() {
+            target.start = padded(&target.start, longest);
+        }
+        target
+    })
+}
+
+/// The same path, `len` bytes long, by more of its last slash.
+fn padded(path: &Path, len: usize) -> PathBuf {
+    let mut bytes = path.as_os_str().as_bytes().to_vec();
+    if let Some(slash) = bytes.iter().rposition(|byte| *byte == b'/') {
+        let missing = len.saturating_sub(bytes.len());
+        bytes.splice(slash..slash, std::iter::repeat_n(b'/', missing));
+    }
+    PathBuf::from(OsString::from_vec(bytes))
+}
+
+/// Has the shell run `command`.
+fn set_up(command: &OsStr) -> anyhow::Result<()> {
+    let mut shell = Command::new("/bin/sh");
+    // Standard output is for what we say.
+    let shell = shell.arg("-c").arg(command).stdin(Stdio::null()).stdout(io::stderr());
+    let status = shell.status();
+    let status = status.context("cannot run /bin/sh for --setup")?;
+    if !status.success() {
+        let what = format!("--setup {} failed: {status}", Path::new(command).display());
+        return Err(Hinted::new(what, "what it says is above; it runs before each build does").into());
+    }
+    Ok(())
+}
+
+/// Runs and records one of them, into files whose names begin with `to`.
+fn record(target: &Target, args: &[OsString], input: &Path, to: &Path) -> anyhow::Result<Run> {
+    let file = |end: &str| to.with_extension(end);
+    let (trace, printed) = (file("trace"), [file("stdout"), file("stderr")]);
+    let create = |path: &Path| File::create(path).with_context(|| format!("cannot write {}", path.display()));
+    let store = open_store(false)?;
+    let modules = Modules::of(&store, target)?;
+    modules.warnings.iter().for_each(output::warned);
+    let asked = Instrumentation::new(Placement::Events);
+    let wanted = ModuleFilter::new(&["all"]);
+    let recordable = Recordable::new(Prepared::new(&store, &wanted, modules, asked)?)?;
+    let first: Vec<_> = recordable.modules().iter().filter_map(Instrumented::meaning).collect();
+    let window = Window::new(When::default(), Default::default(), Default::default());
+    let recorder = Recorder::new(create(&trace)?, &first, window, None)
+        .with_context(|| format!("cannot write {}", trace.display()))?;
+    let name = target.start.as_os_str();
+    let mut command = session::command(target, name, args);
+    command
+        .stdin(File::open(input).with_context(|| format!("cannot read {}", input.display()))?)
+        .stdout(create(&printed[0])?)
+        .stderr(create(&printed[1])?);
+    live::at_same_addresses(&mut command);
+    let run = RecordedRun::new(recordable, (command, name), recorder, |_| ())?;
+    run.warnings().iter().for_each(output::warned);
+    let status = run.status();
+    let recorded = run.finish(name);
+    recorded.warnings.iter().for_each(output::warned);
+    recorded.written.map_err(|err| {
+        let what = format!("cannot write {}: {err}", trace.display());
+        Hinted::new(what, "make room there, or name another folder by TMPDIR")
+    })?;
+    Ok(Run { trace, status, printed })
+}
+
+/// How the first runs of both ended, and where what they printed differs first.
+fn compared(runs: &[Vec<Run>; 2]) -> anyhow::Result<RunsView> {
+    let [Some(old), Some(new)] = runs.each_ref().map(|of| of.first()) else {
+        return Ok(RunsView::default());
+    };
+    let printed = |n: usize| {
+        let [a, b] = [&old.printed[n], &new.printed[n]];
+        let read = || {
+            let len = |path: &Path| std::fs::metadata(path).map(|about| about.len());
+            io::Result::Ok(Printed {
+                bytes: Both { old: len(a)?, new: len(b)? },
+                differs_at: difference(a, b)?,
+            })
+        };
+        read().context("cannot read what the programs printed")
+    };
+    Ok(RunsView {
+        times: runs[0].len() as u64,
+        status: Both { old: status(old.status), new: status(new.status) },
+        stdout: printed(0)?,
+        stderr: printed(1)?,
+    })
+}
+
+/// As the shell says it.
+fn status(status: ExitStatus) -> u8 {
+    crate::verbs::count::passed_on(status)
+}
+
+/// The first byte in which two files differ.
+fn difference(a: &Path, b: &Path) -> io::Result<Option<u64>> {
+    let open = |path| File::open(path).map(BufReader::new);
+    let (mut a, mut b) = (open(a)?.bytes(), open(b)?.bytes());
+    for at in 0.. {
+        match (a.next().transpose()?, b.next().transpose()?) {
+            (None, None) => return Ok(None),
+            (x, y) if x == y => {}
+            _ => return Ok(Some(at)),
+        }
+    }
+    Ok(None)
+}
+
+/// Whether `name` is of a program, and not of a recording.
+pub fn is_program(name: &Path) -> bool {
+    let mut start = [0; 4];
+    match File::open(name).and_then(|mut file| file.read_exact(&mut start)) {
+        Ok(()) => start == *b"\x7fELF" || start.starts_with(b"#!"),
+        Err(_) => name.components().count() == 1 && find_named(name.as_os_str()).is_ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_as_long_as_each_other_and_lead_to_the_same() {
+        for (path, len, want) in [
+            ("/a/b", 7, "/a////b"),
+            ("./b", 5, ".///b"),
+            ("/b", 2, "/b"),
+            ("/long/one", 3, "/long/one"),
+            ("none", 9, "none"),
+        ] {
+            assert_eq!(padded(Path::new(path), len), Path::new(want).to_owned());
+            assert_eq!(padded(Path::new(path), len).as_os_str(), OsStr::new(want));
+        }
+    }
+
+    #[test]
+    fn files_differ_from_the_first_byte_that_does() {
+        let place = tempfile::tempdir().expect("a folder");
+        let file = |name: &str, bytes: &[u8]| {
+            let path = place.path().join(name);
+            std::fs::write(&path, bytes).expect("it can be written");
+            path
+        };
+        let a = file("a", b"12345");
+        for (bytes, want) in
+            [(&b"12345"[..], None), (b"12a45", Some(2)), (b"123", Some(3)), (b"123456", Some(5))]
+        {
+            assert_eq!(difference(&a, &file("b", bytes)).expect("both are there"), want);
+        }
+    }
+}
