@@ -187,7 +187,7 @@ typedef struct {
    */
   double cycles_error;
   /**
-   * Instructions a cycle.
+   * Instructions a cycle; not a number, where the cycles may be none for all that is known.
    */
   double ipc;
 } engraft_call;

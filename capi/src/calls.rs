@@ -23,14 +23,14 @@ pub struct Call {
     pub cycles: f64,
     /// By how much `cycles` may be wrong: two standard deviations.
     pub cycles_error: f64,
-    /// Instructions a cycle.
+    /// Instructions a cycle; not a number, where the cycles may be none for all that is known.
     pub ipc: f64,
 }
 
 impl From<&Cost> for Call {
     fn from(cost: &Cost) -> Call {
         let Cost { thread, instructions, cycles, error, .. } = *cost;
-        Call { thread, instructions, cycles, cycles_error: error, ipc: cost.ipc() }
+        Call { thread, instructions, cycles, cycles_error: error, ipc: cost.ipc().unwrap_or(f64::NAN) }
     }
 }
 

@@ -312,7 +312,7 @@ impl<'a> Module<'a> {
         let instead = self.instead.iter();
         let instead = instead.filter_map(|(new, old)| distance(*new, text.at).zip(distance(*old, old_at)));
         let instead: Vec<(u32, u32)> = instead.collect();
-        (running.ways_back, running.returns) =
+        [running.ways_back, running.returns] =
             running::ways_back(self.program, &running, &self.springboards, &instead, (old_at, &text.bytes));
         running
     }

@@ -22,7 +22,7 @@ pub fn hot_ipc(pid: i32) -> Result<Vec<String>, Box<dyn Error>> {
     let calls = CallsWanted::of(pid, &name, 10);
     let measured = measure_calls(&store, &calls, &|long| [std::thread::park_timeout(long)].len() == 1)?;
     let ipc = measured.ipc.ok_or("no call came back")?;
-    said.extend(ipc.calls.iter().map(|call| format!("{name}: ipc = {:.6}", call.ipc())));
+    said.extend(ipc.calls.iter().map(|call| format!("{name}: ipc = {:.6}", call.ipc().unwrap_or(f64::NAN))));
     Ok(said)
 }
 

@@ -301,8 +301,8 @@ impl<'a> Recipe<'a> {
             if name == "*" && !self.is_executable { BTreeSet::new() } else { functions(name) }
         };
         let not_moved = &Module::not_moved_in(program, room);
-        let found =
-            Found { functions: &functions, places: &place, watched: &watched, loops: &loops, not_moved };
+        let called = |text: &str| places::functions(program, text, self.is_executable, &functions);
+        let found = Found { functions: &called, places: &place, watched: &watched, loops: &loops, not_moved };
         measure::values::plan(program, key, self.turn, asked, &found)
     }
 }

@@ -27,6 +27,7 @@ use program::{Image, Lines, Va};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,6 +40,8 @@ pub struct Measurable<'a> {
     stamps: Option<Stamps>,
     condition: Option<Condition>,
     keeps_instances: bool,
+    /// Whether it is run for us: then signals that are sent to us are not its.
+    is_ours: bool,
 }
 
 /// Why a program whose values are to be recorded is not made ready.
@@ -74,7 +77,14 @@ impl<'a> Measurable<'a> {
             "values are taken of what is prepared for them"
         );
         let arena = prepared.arena()?;
-        Ok(Measurable { prepared, arena, stamps: None, condition: None, keeps_instances: false })
+        Ok(Measurable {
+            prepared,
+            arena,
+            stamps: None,
+            condition: None,
+            keeps_instances: false,
+            is_ours: false,
+        })
     }
 
     /// The same, but that only calls are recorded of which `condition` holds, if it is about arguments that
@@ -86,6 +96,11 @@ impl<'a> Measurable<'a> {
     /// The same, but that instances of loops are kept one by one.
     fn keeping_instances(self) -> Measurable<'a> {
         Measurable { keeps_instances: true, ..self }
+    }
+
+    /// The same, but of a program of ours: signals are ours, not its, whoever sends them to all of our group.
+    fn of_ours(self) -> Measurable<'a> {
+        Measurable { is_ours: true, ..self }
     }
 
     /// What the records of its modules mean that are there from the start.
@@ -165,11 +180,14 @@ impl<'a> MeasuredRun<'a> {
         if measurable.keeps_instances {
             collector.keep_instances();
         }
-        let Measurable { prepared, arena, stamps, .. } = measurable;
+        let Measurable { prepared, arena, stamps, is_ours, .. } = measurable;
         stamps.into_iter().for_each(|stamps| collector.set_stamps(stamps));
         let clocks = Clocks::now();
-        let command = run::command(target, name, args);
-        live::pass_signals_on();
+        let mut command = run::command(target, name, args);
+        match is_ours {
+            true => drop(command.process_group(0)),
+            false => live::pass_signals_on(),
+        }
         let (tells, later) = std::sync::mpsc::channel();
         let tell = move |module: &Instrumented| {
             module.recorded_values().into_iter().for_each(|code| drop(tells.send(code)));

@@ -18,8 +18,8 @@ pub struct IpcView {
     pub of: &'static str,
     /// Call by call, or instance by instance.
     pub calls: Vec<CallView>,
-    /// Instructions a cycle, of the calls.
-    pub ipc: SpreadView,
+    /// Instructions a cycle, of the calls that it is known of, if it is of any.
+    pub ipc: Option<SpreadView>,
     /// How much longer calls took while their instructions were counted, which is taken off: a factor.
     pub slowdown: f64,
     /// How much of cycles may be wrong, with 95 %, because the clock or the calls were faster at one time
@@ -77,8 +77,8 @@ pub struct CallView {
     pub cycles_are: &'static str,
     /// By how many cycles that may be wrong, with 95 %.
     pub error: f64,
-    /// The quotient.
-    pub ipc: f64,
+    /// The quotient; nothing, where the cycles may be none for all that is known.
+    pub ipc: Option<f64>,
     /// Of an instance: the address of the loop's header in its module.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub header: Option<String>,
@@ -119,7 +119,7 @@ impl View for IpcView {
             let (n, thread, instructions) =
                 (n.to_string(), call.thread.to_string(), call.instructions.to_string());
             let (cycles, error) = (format!("{mark}{:.0}", call.cycles), format!("{:.0}", call.error));
-            let ipc = format!("{:.2}", call.ipc);
+            let ipc = call.ipc.map_or_else(|| "-".to_owned(), |ipc| format!("{ipc:.2}"));
             if is_loop {
                 let (header, iterations) =
                     (call.header.clone().unwrap_or_default(), call.iterations.unwrap_or_default());
@@ -135,11 +135,13 @@ impl View for IpcView {
         let (what, one) = if self.of == "loop" { ("a loop of ", "instance") } else { ("", "call") };
         writeln!(w, "{what}{} in process {}", self.function, self.pid)?;
         self.table().text(w)?;
-        let SpreadView { mean, deviation, interval: [least, most] } = &self.ipc;
-        writeln!(
-            w,
-            "{mean:.2} instructions a cycle, standard deviation {deviation:.2}, 95 %: {least:.2} to {most:.2}"
-        )?;
+        match &self.ipc {
+            Some(SpreadView { mean, deviation, interval: [least, most] }) => writeln!(
+                w,
+                "{mean:.2} instructions a cycle, standard deviation {deviation:.2}, 95 %: {least:.2} to {most:.2}"
+            )?,
+            None => writeln!(w, "too short to tell: by the error, they may have taken no cycle")?,
+        }
         if self.calls.iter().any(|call| call.cycles_are == "estimated") {
             let ClockView { calibrations, ticks_per_cycle, error, .. } = &self.clock;
             writeln!(

@@ -5,11 +5,13 @@ use crate::input::names::spellings;
 use crate::output::{self, Answer, Hinted, Output};
 use crate::verbs::attached;
 use crate::verbs::count::open_store;
+use anyhow::Context as _;
 use live::{AskedToEnd, End, Over};
 use measure::reports::ipc::{Cost, Ipc};
 use profile::recording;
 use program::Va;
 use session::{CallsMeasured, CallsWanted, measure_calls};
+use std::cell::OnceCell;
 use std::path::PathBuf;
 use std::time::Duration;
 use views::ipc::{CallView, ClockView, IpcView, SpreadView, UncountedView};
@@ -47,9 +49,13 @@ pub struct Args {
 /// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let store = open_store(false)?;
-    let asked_to_end = AskedToEnd::keep()?;
-    let ends = [End::of(args.pid)];
-    let waits = |long| asked_to_end.wait(&ends, Some(long)) == Over::Time;
+    // Until the process is attached to, what asks us to end ends us.
+    let (asked_to_end, ends) = (OnceCell::new(), [End::of(args.pid)]);
+    let over = |long| match asked_to_end.get_or_init(AskedToEnd::keep) {
+        Ok(asked_to_end) => asked_to_end.wait(&ends, Some(long)),
+        Err(_) => Over::Asked,
+    };
+    let waits = |long| over(long) == Over::Time;
     let (pid, function, n) = (args.pid, args.function.as_str(), args.calls.get());
     let text = args.in_loop.as_ref().map(|which| loop_text(function, which)).transpose()?;
     let wanted =
@@ -58,9 +64,14 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         Some(hint) => Hinted::new(format!("{:#}", anyhow::Error::from(err)), hint).into(),
         None => anyhow::Error::from(err),
     })?;
-    let Some(found) = &measured.ipc else { return Err(nothing(args, &measured)) };
+    let over = over(Duration::ZERO);
+    if let Some(Err(err)) = asked_to_end.into_inner() {
+        return Err(err).context("cannot wait for signals");
+    }
+    let Some(found) = &measured.ipc else { return Err(nothing(args, &measured, over)) };
     args.output.print(&view(args, found, &measured))?;
-    if found.unsteady_share > UNSTEADY {
+    // Where nothing is told, nothing is off.
+    if found.unsteady_share > UNSTEADY && found.ipc.is_some() {
         let what =
             format!("the machine was not steady: cycles may be {:.0} % off", 100.0 * found.unsteady_share);
         output::warn(
@@ -69,10 +80,10 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         );
     }
     if found.calls.len() < n {
-        let waited = humantime::format_duration(args.how_long);
         let (calls, ended) = args.words();
-        let what = format!("{} of {n} {calls} {ended} in {waited}", found.calls.len());
-        output::warn(&what, Some("--for TIME waits longer"));
+        let (when, hint) = args.until(over);
+        let what = format!("{} of {n} {calls} {ended} {when}", found.calls.len());
+        output::warn(&what, hint);
         return Ok(Answer::No);
     }
     Ok(Answer::Yes)
@@ -82,6 +93,17 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
 const UNSTEADY: f64 = 0.04;
 
 impl Args {
+    /// Until when it was measured; what can be done about it.
+    fn until(&self, over: Over) -> (String, Option<&'static str>) {
+        match over {
+            Over::Ended => (format!("before process {} ended", self.pid), None),
+            Over::Asked => ("before engraft was asked to end".to_owned(), None),
+            Over::Time => {
+                (format!("in {}", humantime::format_duration(self.how_long)), Some("--for TIME waits longer"))
+            }
+        }
+    }
+
     /// What is measured, and how it ends.
     fn words(&self) -> (&'static str, &'static str) {
         if self.in_loop.is_some() { ("instances", "were left") } else { ("calls", "came back") }
@@ -104,7 +126,7 @@ fn loop_text(function: &str, which: &str) -> anyhow::Result<String> {
 }
 
 /// The error where no call can be told of.
-fn nothing(args: &Args, measured: &CallsMeasured) -> anyhow::Error {
+fn nothing(args: &Args, measured: &CallsMeasured, over: Over) -> anyhow::Error {
     let (pid, function) = (args.pid, &args.function);
     if let Some(unseen) = measured.unseen.first() {
         let hint = "`engraft count -p` lists what stays where it is";
@@ -121,13 +143,17 @@ fn nothing(args: &Args, measured: &CallsMeasured) -> anyhow::Error {
         );
         return Hinted::new(format!("no function of process {pid} is called {function}"), hint).into();
     }
-    let waited = humantime::format_duration(args.how_long);
-    let hint = format!("`engraft show -p {pid} functions MODULE` lists functions; --for TIME waits longer");
-    if args.in_loop.is_some() {
-        let what = format!("no instance of the loop of {function} in process {pid} was left in {waited}");
-        return Hinted::new(what, "--for TIME waits longer").into();
+    let (when, hint) = args.until(over);
+    let hint = hint.map(str::to_owned);
+    let what = match (measured.n_plain, &args.in_loop) {
+        (0, None) => format!("no call of {function} in process {pid} came back {when}"),
+        (0, Some(_)) => format!("no instance of the loop of {function} in process {pid} was left {when}"),
+        (n, _) => format!("{n} calls of {function} in process {pid} were timed, and none was counted {when}"),
+    };
+    match hint {
+        Some(hint) => Hinted::new(what, hint).into(),
+        None => anyhow::anyhow!(what),
     }
-    Hinted::new(format!("no call of {function} in process {pid} came back in {waited}"), hint).into()
 }
 
 fn view(args: &Args, found: &Ipc, measured: &CallsMeasured) -> IpcView {
@@ -145,7 +171,6 @@ fn view(args: &Args, found: &Ipc, measured: &CallsMeasured) -> IpcView {
         module: path.display().to_string(),
         why: why.clone(),
     };
-    let spread = found.ipc;
     let done: Vec<recording::Attached> =
         measured.attached.iter().map(|(attached, back)| attached::recorded(attached, back)).collect();
     IpcView {
@@ -154,11 +179,11 @@ fn view(args: &Args, found: &Ipc, measured: &CallsMeasured) -> IpcView {
         function: args.function.clone(),
         of: if args.in_loop.is_some() { "loop" } else { "call" },
         calls: found.calls.iter().map(call).collect(),
-        ipc: SpreadView {
+        ipc: found.ipc.map(|spread| SpreadView {
             mean: spread.mean,
             deviation: spread.deviation,
-            interval: [spread.mean - spread.half_interval, spread.mean + spread.half_interval],
-        },
+            interval: [(spread.mean - spread.half_interval).max(0.0), spread.mean + spread.half_interval],
+        }),
         slowdown: found.slowdown,
         unsteady_share: found.unsteady_share,
         clock: ClockView {

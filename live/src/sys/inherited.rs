@@ -2,6 +2,7 @@
 
 use super::signals::{bit, passed_on};
 use nix::libc;
+use nix::sys::personality::{self, Persona};
 use nix::sys::ptrace;
 use std::io;
 use std::os::unix::process::CommandExt as _;
@@ -94,18 +95,14 @@ pub fn stop_at_exec(command: &mut Command) {
 ///
 /// Source: personality(2), `ADDR_NO_RANDOMIZE`.
 pub fn at_same_addresses(command: &mut Command) {
-    /// What only asks.
-    const ASKS: libc::c_ulong = 0xffff_ffff;
-    // SAFETY: runs between fork and exec; both are system calls, which allocate nothing and take no lock.
+    let fixed = || {
+        // What is not granted is no reason not to run.
+        let _refused = personality::get().and_then(|now| personality::set(now | Persona::ADDR_NO_RANDOMIZE));
+        Ok(())
+    };
+    // SAFETY: runs between fork and exec; it is two system calls, which allocate nothing and take no lock.
     unsafe {
-        command.pre_exec(|| {
-            let now = libc::personality(ASKS);
-            // What is not granted is no reason not to run.
-            if let Ok(now) = libc::c_ulong::try_from(now) {
-                libc::personality(now | libc::ADDR_NO_RANDOMIZE as libc::c_ulong);
-            }
-            Ok(())
-        });
+        command.pre_exec(fixed);
     }
 }
 

@@ -35,8 +35,9 @@ fn differing(old: &[u32], new: &[u32]) -> Vec<(usize, usize)> {
     if old.len().saturating_mul(new.len()) <= SMALL {
         return by(Algorithm::MyersMinimal, old, new);
     }
-    let by_rare = by(Algorithm::Histogram, old, new);
     let by_window = by_window(old, new);
+    let by_rare =
+        if has_rare(old) && has_rare(new) { by(Algorithm::Histogram, old, new) } else { Vec::new() };
     let better = if by_rare.len() > by_window.len() { by_rare } else { by_window };
     let anchors = anchors(old, new);
     if anchors.is_empty() {
@@ -53,6 +54,20 @@ fn differing(old: &[u32], new: &[u32]) -> Vec<(usize, usize)> {
         (a, b) = (x + 1, y + 1);
     }
     if found.len() > better.len() { found } else { better }
+}
+
+/// Whether some of `keys` come seldom enough for them to be told apart by these: imara-diff looks at all that
+/// is between two such, for each that comes often.
+fn has_rare(keys: &[u32]) -> bool {
+    /// So many that come often between two that do not, on average.
+    const FAR: usize = 64;
+    let mut times: HashMap<u32, usize> = HashMap::new();
+    for key in keys {
+        *times.entry(*key).or_default() += 1;
+    }
+    let seldom = keys.len().isqrt();
+    let n_rare: usize = times.values().filter(|times| **times < seldom).sum();
+    n_rare > keys.len() / FAR
 }
 
 /// As imara-diff has it, of the keys that both have: beside keys that only one has, it takes no part in

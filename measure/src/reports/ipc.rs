@@ -243,9 +243,9 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// Instructions a cycle.
-    pub fn ipc(&self) -> f64 {
-        float(self.instructions) / self.cycles.max(1.0)
+    /// Instructions a cycle; `None`, where the cycles may be none for all that is known.
+    pub fn ipc(&self) -> Option<f64> {
+        (self.cycles > self.error).then(|| float(self.instructions) / self.cycles)
     }
 }
 
@@ -265,8 +265,9 @@ pub struct Spread {
 pub struct Ipc {
     /// Call by call.
     pub calls: Vec<Cost>,
-    /// Instructions a cycle, call by call.
-    pub ipc: Spread,
+    /// Instructions a cycle, of the calls that it is known of, if it is of any; the interval has the errors
+    /// of these in it.
+    pub ipc: Option<Spread>,
     /// How much longer these calls took while their instructions were counted: a factor, on average.
     pub slowdown: f64,
     /// What the clock was meanwhile.
@@ -436,8 +437,18 @@ pub fn ipc(rounds: &[Round], n: usize, clock: &Clock) -> Option<Ipc> {
     if calls.is_empty() {
         return None;
     }
-    let ipc = Spread::of(&calls.iter().map(Cost::ipc).collect::<Vec<_>>());
+    let ipc = quotient(&calls);
     Some(Ipc { calls, ipc, slowdown, clock: *clock, unsteady_share: of_rounds.hypot(clock.error_share()) })
+}
+
+/// Instructions a cycle of `calls`. Their errors are of the clock mostly, which is the same for all.
+fn quotient(calls: &[Cost]) -> Option<Spread> {
+    let known: Vec<(f64, f64)> =
+        calls.iter().filter_map(|call| Some((call.ipc()?, call.error / call.cycles))).collect();
+    let all = |of: fn(&(f64, f64)) -> f64| Spread::of(&known.iter().map(of).collect::<Vec<_>>());
+    let (spread, error_share) = (all(|one| one.0), all(|one| one.1).mean);
+    let half_interval = spread.half_interval.hypot(spread.mean * error_share);
+    (!known.is_empty()).then_some(Spread { half_interval, ..spread })
 }
 
 #[cfg(test)]
@@ -468,7 +479,8 @@ mod tests {
         assert!((found.slowdown - 2.0).abs() < 1e-9);
         let cycles: Vec<f64> = found.calls.iter().map(|cost| cost.cycles).collect();
         assert_eq!(cycles, [2000.0, 6000.0]);
-        assert_eq!((found.ipc.mean, found.ipc.deviation), (4.0, 0.0));
+        let spread = found.ipc.expect("it is known");
+        assert_eq!((spread.mean, spread.deviation), (4.0, 0.0));
         // Two calls say little of all.
         assert!(found.calls.iter().all(|cost| cost.error > 0.5 * cost.cycles), "{found:?}");
         assert_eq!(ipc(&[round(&[], &counted)], 2, &clock()), None);
@@ -542,6 +554,18 @@ mod tests {
         assert!((middle.error - want).abs() < 1e-9, "{middle:?} {want}");
         assert_eq!(Middle::of(&[7.0]), Middle { mean: 7.0, error: 7.0 });
         assert_eq!(Middle::of(&[]), Middle::default());
+    }
+
+    #[test]
+    fn calls_that_are_shorter_than_the_error_have_no_quotient() {
+        let cost = |cycles, error| Cost { thread: 1, instructions: 400, cycles, error, of_loop: None };
+        assert_eq!(cost(0.0, 1436.0).ipc(), None);
+        assert_eq!(cost(100.0, 100.0).ipc(), None);
+        assert_eq!(cost(100.0, 50.0).ipc(), Some(4.0));
+        assert_eq!(quotient(&[cost(0.0, 10.0), cost(5.0, 9.0)]), None);
+        let spread = quotient(&[cost(0.0, 10.0), cost(100.0, 10.0), cost(100.0, 30.0)]).expect("of two");
+        assert_eq!((spread.mean, spread.deviation), (4.0, 0.0));
+        assert!((spread.half_interval - 0.8).abs() < 1e-9, "a fifth of it, by the errors alone: {spread:?}");
     }
 
     #[test]

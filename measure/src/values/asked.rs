@@ -165,7 +165,9 @@ impl Asked {
         let ends = ENDS.iter().chain(&ENDS_THREAD).copied().filter(|_| self.looks_for_ends());
         // `*` alone means the executable.
         let watched = self.watched.iter().map(String::as_str).filter(|name| *name != "*");
-        self.calls.iter().map(|call| call.name.as_str()).chain(places).chain(watched).chain(loops).chain(ends)
+        let calls = self.calls.iter().map(|call| call.name.as_str());
+        let calls = calls.map(|name| name.split_once('!').map_or(name, |parts| parts.1));
+        calls.chain(places).chain(watched).chain(loops).chain(ends)
     }
 
     /// The same of a module of which it is known which functions `is_here`: those calls and loops that are
@@ -174,7 +176,9 @@ impl Asked {
     #[must_use]
     pub fn of_module(&self, is_here: impl Fn(&str) -> bool) -> Asked {
         let mut own = self.clone();
-        for call in own.calls.iter_mut().filter(|call| !is_here(&call.name)) {
+        // Where a module is named, that is what is asked for of others, too.
+        let is_of_other = |call: &&mut AskedCall| !call.name.contains('!') && !is_here(&call.name);
+        for call in own.calls.iter_mut().filter(is_of_other) {
             let passed = Passed { arguments: Vec::new(), result: None, has_arguments_in_memory: false };
             *call = AskedCall { name: String::new(), passed: Some(passed), is_implied: true };
         }
@@ -186,10 +190,11 @@ impl Asked {
         own
     }
 
-    /// The modules whose names stand in front of places and loops.
+    /// The modules whose names stand in front of calls, places and loops.
     pub fn modules(&self) -> impl Iterator<Item = &str> {
         let places = self.places.iter().map(|place| &place.place);
-        places.chain(&self.loops).filter_map(|text| text.split_once('!')).map(|parts| parts.0)
+        let calls = self.calls.iter().map(|call| &call.name);
+        calls.chain(places).chain(&self.loops).filter_map(|text| text.split_once('!')).map(|parts| parts.0)
     }
 
     /// Whether something is asked for by its line, which only files of debug information know.

@@ -261,7 +261,7 @@ pub fn ways_back(
     boards: &[Springboard],
     instead: &[(u32, u32)],
     (old_at, text): (Va, &[u8]),
-) -> (Vec<(u32, u32)>, Vec<(u32, u32)>) {
+) -> [Vec<(u32, u32)>; 2] {
     let distance = |at: Va| u32::try_from(at.since(old_at)).ok();
     let starts = boards.iter().filter(|b| b.comes == Comes::In).filter_map(|b| {
         let insn = running.moved(distance(b.at)?)?;
@@ -302,7 +302,7 @@ pub fn ways_back(
         }
         apart.push(way);
     }
-    (apart, returns)
+    [apart, returns]
 }
 
 #[cfg(test)]

@@ -122,7 +122,8 @@ const FIRST: Duration = Duration::from_millis(100);
 /// How often both are measured in turn, if calls come often enough.
 const ROUNDS: usize = 3;
 
-/// Measures calls; `waits` comes back after so long, or at once and with false, if all is to end.
+/// Measures calls; `waits` comes back after so long, or at once and with false, if all is to end. It is asked
+/// first when all is made ready, before anything is done to the process.
 ///
 /// # Errors
 /// If the process cannot be attached to, or is not given back as it was.
@@ -140,6 +141,7 @@ pub fn measure_calls(
     // Both are made ready before either is measured: the less time lies between them, the better.
     let runs = where_it_runs(&plain).unwrap_or(all.clone());
     let counted = measuring.ready(true, &runs)?;
+    measuring.goes_on = waits(Duration::ZERO);
     let (mut processes, mut rounds) = (Some((plain, counted)), Vec::<Round>::new());
     while let Some((plain, counted)) = processes.take() {
         measuring.calibrate()?;

@@ -24,6 +24,26 @@ pub(super) fn of(
     functions(name).into_iter().map(|f| program.function(f).entry.plus(offset)).collect()
 }
 
+/// The functions of `program` that `text` stands for: the one that starts at an address, if it is the
+/// executable or its name stands in front (`MODULE!ADDRESS`); all that bear a name, of any module or of this
+/// one (`MODULE!NAME`).
+pub(super) fn functions(
+    program: &Program,
+    text: &str,
+    is_executable: bool,
+    functions: &dyn Fn(&str) -> BTreeSet<FuncId>,
+) -> BTreeSet<FuncId> {
+    let Some((text, has_addresses)) = in_module(program, text, is_executable) else { return BTreeSet::new() };
+    match hexadecimal(text) {
+        Some(at) if has_addresses => {
+            let at = Va(at);
+            program.function_at(at).filter(|f| program.function(*f).entry == at).into_iter().collect()
+        }
+        Some(_) => BTreeSet::new(),
+        None => functions(text),
+    }
+}
+
 /// The loops of `program` that `text` stands for, by their first headers: the innermost one around an
 /// address; all of the functions that bear a name, or of these the one whose header is the Nth in the order
 /// of addresses, from 1 (`FUNCTION#N`); those at a line of these, or of a source file (`FUNCTION:LINE`,

@@ -99,7 +99,7 @@ fn measured(store: &Store, stamping: Stamping, near: Option<i32>) -> Result<(Sta
     let modules = Modules::of(store, &target).map_err(Box::new)?;
     let asked = Instrumentation { values, ..Instrumentation::new(Placement::Values) };
     let prepared = Prepared::new(store, &wanted, modules, asked).map_err(Box::new)?;
-    let measurable = Measurable::without_stamps(prepared).map_err(Box::new)?.keeping_instances();
+    let measurable = Measurable::without_stamps(prepared).map_err(Box::new)?.keeping_instances().of_ours();
     let name = OsStr::new("calibration");
     let beside = near.and_then(live::processor_of).and_then(live::OnProcessor::number);
     let run = MeasuredRun::new(measurable, &target, (name, &[]), None)?;
