@@ -51,10 +51,6 @@ pub fn convert(args: &Args, sources: &[Source], format: Format) -> anyhow::Resul
 /// # Errors
 /// If a recording is damaged, or the program's file is gone and nothing was kept of it.
 pub fn only_program(sources: &[Source], format: Format) -> anyhow::Result<Option<Program>> {
-    // It has names and addresses of its own.
-    if format == Format::Json {
-        return Ok(None);
-    }
     let Some(recording) = sources.first().map(Source::recording).transpose()?.flatten() else {
         return Ok(None);
     };
@@ -73,6 +69,10 @@ pub fn only_program(sources: &[Source], format: Format) -> anyhow::Result<Option
                 "say --binary with the one that you want; .engraft, .csv, .callgrind, .folded and .svg have all",
             ),
         );
+    }
+    // It has names and addresses of its own.
+    if format == Format::Json {
+        return Ok(None);
     }
     input::counted_program(&first.profile).map(Some)
 }

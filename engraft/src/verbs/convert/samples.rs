@@ -17,13 +17,20 @@ use views::convert::ConvertView;
 /// If it is damaged, or the format needs samples and there are none.
 pub fn convert(args: &Args, sources: &[Source], format: Format) -> anyhow::Result<Option<Answer>> {
     let takes_stacks = matches!(format, Format::Folded | Format::Svg | Format::Pprof | Format::Firefox);
-    if !takes_stacks {
+    // It is of instructions that ran.
+    let takes_counts = format == Format::Callgrind;
+    if !takes_stacks && !takes_counts {
         return Ok(None);
     }
     let recorded = match (args.inputs.as_slice(), sources) {
         ([path], [source]) if !source.is_trace() => Recorded::of(path, source)?,
         _ => None,
     };
+    if takes_counts {
+        let what = "a callgrind file is of instructions that ran, and this recording is of samples";
+        let hint = ".pb.gz, .folded, .svg and .firefox.json have samples";
+        return if recorded.is_some() { Err(Hinted::new(what, hint).into()) } else { Ok(None) };
+    }
     let Some(recorded) = recorded else {
         if format == Format::Firefox {
             let what = "the Firefox Profiler shows samples, and this has none, or there are several";
