@@ -40,7 +40,7 @@ impl Replacing {
         let bytes = std::fs::read(path).map_err(|err| cannot(err.to_string()))?;
         let name = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let graft = Graft::of_library(&name.display().to_string(), &bytes).map_err(ReplaceError::from)?;
-        if graft.defined(symbol).is_none() {
+        if graft.function(symbol).is_none() {
             let (name, symbol) = (graft.name().to_owned(), symbol.to_owned());
             return Err(ReplaceError::NoSymbol { name, symbol }.into());
         }

@@ -126,7 +126,7 @@ impl From<IpcError> for Failure {
         let status = match &err {
             IpcError::Running(err) => of_running(err),
             IpcError::NotGivenBack { .. } => Status::Left,
-            IpcError::File(_) | IpcError::Read(_) => Status::File,
+            IpcError::File { .. } | IpcError::Read(_) => Status::File,
             _ => Status::Refused,
         };
         Failure::of(status, &err, err.hint())

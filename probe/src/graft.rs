@@ -23,7 +23,7 @@ use crate::bytes::set_distance;
 use crate::image::unwind;
 use program::arch::RegSet;
 use program::{Image, LiveVa, Va};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// Code of a file, still at address 0 and bound to nothing.
@@ -38,6 +38,8 @@ pub struct Graft {
     names: Vec<Name>,
     /// What it defines, by name: offsets.
     defined: BTreeMap<Box<str>, u64>,
+    /// Those of them that are functions, and entered where they are: not by what a resolver chooses.
+    functions: BTreeSet<Box<str>>,
     /// Its code, and the search table of its unwind rows, if it has one.
     code: Range<u64>,
     unwind: Option<u64>,
@@ -68,6 +70,10 @@ impl Part {
 
     fn end(&self) -> u64 {
         self.at + self.bytes.len() as u64
+    }
+
+    fn has(&self, at: u64) -> bool {
+        (self.at..self.end()).contains(&at)
     }
 }
 
@@ -225,6 +231,7 @@ impl Graft {
             bindings: Vec::new(),
             names: Vec::new(),
             defined: BTreeMap::new(),
+            functions: BTreeSet::new(),
             code: 0..len,
             unwind: None,
             changes: None,
@@ -304,6 +311,11 @@ impl Graft {
     /// Where what it defines by this name is: an offset.
     pub fn defined(&self, name: &str) -> Option<u64> {
         self.defined.get(name).copied()
+    }
+
+    /// Where the function is that it defines by this name: an offset.
+    pub fn function(&self, name: &str) -> Option<u64> {
+        self.defined(name).filter(|_| self.functions.contains(name))
     }
 
     /// All names that it defines.

@@ -280,7 +280,13 @@ impl Sampler {
                     self.spaces.insert(process, Space::default());
                 }
             }
-            Heard::Ended { process, thread } => self.before.forget((process, thread)),
+            Heard::Ended { process, thread } => {
+                self.before.forget((process, thread));
+                // With its first thread, a process is over, as a rule; if not, it is read anew.
+                if process == thread {
+                    self.later.forget(process);
+                }
+            }
             Heard::Lost(n) => self.quality.lost += n,
         }
     }

@@ -40,6 +40,8 @@ pub struct GivenBackView {
     pub pause_us: u64,
     /// Why something of ours is in it still.
     pub left: Option<String>,
+    /// What of new code stays for good, though nobody is led there; nothing, if none does.
+    pub stays: Option<String>,
 }
 
 impl View for RescueView {
@@ -51,7 +53,8 @@ impl View for RescueView {
         }
         let mut table = Table::new(&["process>", "stopped for, µs>", "left"]);
         for one in self.given_back.iter().flatten() {
-            let left = one.left.clone().unwrap_or_else(|| "nothing".to_owned());
+            let stays = one.stays.as_ref().map(|stays| format!("of what stood in for functions, {stays}"));
+            let left = one.left.clone().or(stays).unwrap_or_else(|| "nothing".to_owned());
             table.row([one.pid.to_string(), one.pause_us.to_string(), left]);
         }
         table

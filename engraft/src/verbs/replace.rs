@@ -80,7 +80,7 @@ pub struct Args {
     list: bool,
     /// Do not, where all threads would stand still at once for longer than this: 5ms
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
-    #[arg(hide_short_help = true)]
+    #[arg(hide_short_help = true, conflicts_with_all = ["undo", "list"])]
     max_pause: Option<Duration>,
     #[command(flatten)]
     output: Output,

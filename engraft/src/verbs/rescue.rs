@@ -28,7 +28,12 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<Answer> {
     session::needs_proc()?;
     if args.list {
-        let attached = attach::attached().into_iter().map(|pid| AttachedView { pid, name: name_of(pid) });
+        let (attached, n_hidden) = attach::attached();
+        if n_hidden > 0 {
+            let what = format!("{} could not be looked at", views::many(n_hidden, "process"));
+            output::warn(&what, Some("they are other users': root sees all"));
+        }
+        let attached = attached.into_iter().map(|pid| AttachedView { pid, name: name_of(pid) });
         let attached = Some(attached.collect());
         args.output.print(&RescueView { schema: RescueView::SCHEMA, attached, given_back: None })?;
         return Ok(Answer::Yes);
@@ -36,10 +41,11 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let (mut all, mut failed) = (Vec::new(), Vec::new());
     for &pid in &args.pids {
         match attach::rescue(pid) {
-            Ok(GivenBack { stopped, left, .. }) => all.push(GivenBackView {
+            Ok(GivenBack { stopped, left, stays, .. }) => all.push(GivenBackView {
                 pid,
                 pause_us: stopped.pause.as_micros().try_into().unwrap_or(u64::MAX),
                 left,
+                stays,
             }),
             Err(err) => failed.push(err),
         }

@@ -182,7 +182,15 @@ fn what_cannot_be_replaced_is_named_and_left_alone() {
         "starts",
         "long n; __attribute__((constructor)) static void c(void) { n = 5; } long plain(long m) { return n; }",
     );
+    source("data", "long table[] = {1, 2, 3}; long plain(long n) { return table[n & 1]; }");
+    source(
+        "chosen",
+        "static long two(long n) { return 2; } static void *which(void) { return two; }
+        long chosen(long n) __attribute__((ifunc(\"which\")));",
+    );
     let of = |words: &str, want: &str| refused(place.path(), &server, words, want);
+    of("plain --with ./data.so:table", "table");
+    of("plain --with ./chosen.so:chosen", "chosen");
     of(
         "plain --with ./missing.so:plain",
         "missing.so needs nobody_has_this, which nothing in the process is called",

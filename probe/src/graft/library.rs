@@ -7,7 +7,7 @@ use object::LittleEndian as LE;
 use object::elf::{self, FileHeader64};
 use object::read::elf::{ElfFile64, FileHeader as _, ProgramHeader as _, Sym as _, VersionTable};
 use object::{Object as _, ObjectSegment as _, RelocationFlags, RelocationTarget, SymbolIndex};
-use program::image::{Kind as ImageKind, RelocationTo};
+use program::image::{Kind as ImageKind, RelocationTo, SymbolKind};
 use program::{Image, Va};
 use std::collections::HashMap;
 
@@ -54,6 +54,10 @@ impl Graft {
         graft.bind(&file)?;
         for symbol in image.symbols.iter().filter(|symbol| symbol.dynamic) {
             graft.defined.insert(symbol.name.clone(), symbol.at.0);
+            let is_one = matches!(symbol.kind, SymbolKind::Function | SymbolKind::Untyped);
+            if is_one && graft.parts.iter().any(|part| part.executable && part.has(symbol.at.0)) {
+                graft.functions.insert(symbol.name.clone());
+            }
         }
         let code: Vec<&Part> = graft.parts.iter().filter(|part| part.executable).collect();
         graft.code = match (code.first(), code.last()) {

@@ -41,7 +41,7 @@ fn each_place_is_written_as_its_relocation_says() {
         let graft = Graft::of_library("it.so", &bytes).expect("it is one");
         let grafted = graft.place(LiveVa(BASE), meaning).expect("all is known");
         let said = binutils("readelf", &["-rW"], &bytes);
-        let (mut n, mut kinds) = (0, std::collections::BTreeSet::new());
+        let (mut n, mut kinds) = (0, BTreeSet::new());
         for row in said.lines() {
             let words: Vec<&str> = row.split_whitespace().collect();
             let number = |text: &str| u64::from_str_radix(text, 16).ok();
@@ -78,6 +78,9 @@ fn each_place_is_written_as_its_relocation_says() {
         // Packed ones too: a pointer to its own function.
         let own = word(&grafted, BASE + graft.defined("to_own").expect("it has it"));
         assert!(grafted.code.contains(&own), "{own:#x}");
+        // Data stand in for nothing.
+        assert_eq!((graft.function("to_own"), graft.function("zeros")), (None, None));
+        assert!(graft.defines().any(|name| graft.function(name).is_some()));
         // What the file does not hold is zero, and may be written.
         let zeros = BASE + graft.defined("zeros").expect("it has it");
         assert_eq!(word(&grafted, zeros + 11_992), 0);

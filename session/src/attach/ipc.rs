@@ -40,8 +40,13 @@ pub enum IpcError {
     #[error(transparent)]
     Measure(#[from] MeasureError),
     /// The calls cannot be kept for a moment.
-    #[error("calls cannot be kept in a temporary file")]
-    File(#[from] io::Error),
+    #[error("calls cannot be kept in a temporary file in {}", folder.display())]
+    File {
+        /// Where.
+        folder: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// What was kept cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
@@ -63,7 +68,9 @@ impl IpcError {
             IpcError::NotGivenBack { pid, source } => {
                 source.hint().or_else(|| Some(format!("`engraft rescue {pid}` tries once more")))
             }
-            IpcError::File(_) => Some("$TMPDIR says where such files go: there must be room".to_owned()),
+            IpcError::File { .. } => {
+                Some("make room there: it is where rewritten modules are kept".to_owned())
+            }
             IpcError::Measure(_) | IpcError::Read(_) => None,
         }
     }
@@ -250,17 +257,20 @@ impl<'a> Measuring<'a> {
         measured: &mut CallsMeasured,
     ) -> Result<(Vec<Call>, ReadyProcess<'a>), IpcError> {
         let (pid, n) = (self.wanted.pid, self.wanted.n);
+        let folder = self.store.folder();
+        let kept = |source| IpcError::File { folder: folder.to_owned(), source };
         measured.told_by(&process);
         let mut calls = Vec::new();
         let (mut left, mut long) = (self.wanted.at_most, FIRST);
         while self.goes_on && calls.len() < n && !left.is_zero() {
             let now = long.min(left);
             (left, long) = (left - now, long * 4);
-            let file = tempfile::tempfile_in(self.store.folder())?;
+            let file = tempfile::tempfile_in(self.store.folder()).map_err(&kept)?;
             let rows = match self.wanted.in_loop {
                 Some(_) => None,
                 None => {
-                    let log = LogWriter::new(file.try_clone()?, Chosen::All)?;
+                    let log = LogWriter::new(file.try_clone().map_err(&kept)?, Chosen::All);
+                    let log = log.map_err(&kept)?;
                     Some(Rows::new(log, true, Chosen::All).without_callers())
                 }
             };
@@ -281,7 +291,7 @@ impl<'a> Measuring<'a> {
             };
             measured.attached.push((attached, back));
             match found.log {
-                Some(log) => calls.extend(calls_in(&file, log?)?),
+                Some(log) => calls.extend(calls_in(&file, log.map_err(&kept)?, &kept)?),
                 None => calls.extend(ipc::instances(&found.instances, &found.values.loops)),
             }
         }
@@ -305,12 +315,13 @@ impl CallsMeasured {
 fn calls_in(
     file: &File,
     (to, failed): (profile::recording::SectionWriter<File>, Option<io::Error>),
+    kept: &dyn Fn(io::Error) -> IpcError,
 ) -> Result<Vec<Call>, IpcError> {
-    Recording::default().write_behind(to)?;
+    Recording::default().write_behind(to).map_err(kept)?;
     if let Some(err) = failed {
-        return Err(err.into());
+        return Err(kept(err));
     }
-    match Log::open(file.try_clone()?)? {
+    match Log::open(file.try_clone().map_err(kept)?)? {
         Some(log) => Ok(ipc::calls(&log)?),
         None => Ok(Vec::new()),
     }

@@ -58,7 +58,7 @@ pub(crate) fn mapped(pid: i32, mappings: &[Mapping]) -> Vec<Mapped> {
 }
 
 /// The path, if the kernel says of it that it is gone.
-fn without_remark(path: &Path) -> PathBuf {
+pub(crate) fn without_remark(path: &Path) -> PathBuf {
     let text = path.to_string_lossy();
     text.strip_suffix(" (deleted)").map_or_else(|| path.to_owned(), PathBuf::from)
 }

@@ -234,7 +234,8 @@ impl RunningProgram {
     /// Which of these has the code at `at`.
     pub fn module_at(&self, at: LiveVa) -> Option<usize> {
         let mapping = self.mappings.iter().find(|m| m.range.contains(&at))?;
-        self.modules.iter().position(|module| mapping.path.as_deref() == Some(module.path.as_path()))
+        let path = places::without_remark(mapping.path.as_deref()?);
+        self.modules.iter().position(|module| module.path == path)
     }
 
     /// Where the function of a library is that the process uses under `name`, with a version behind `@`: of
@@ -438,7 +439,7 @@ impl Replacement {
         let LoadedModule { program, bias, .. } = module;
         let offset = match symbol {
             None => 0,
-            Some(symbol) => graft.defined(symbol).ok_or_else(|| ReplaceError::NoSymbol {
+            Some(symbol) => graft.function(symbol).ok_or_else(|| ReplaceError::NoSymbol {
                 name: graft.name().to_owned(),
                 symbol: symbol.to_owned(),
             })?,

@@ -50,13 +50,10 @@ pub fn run(
     let given = trial.end().map_err(hinted);
     let (n_verified, compared, verdict) = done.map_err(failed)?;
     let given = given?;
-    if pure.is_none() && args.verify.is_none() {
-        let what =
-            "its calls were not tried in a copy: its code does not show that they depend on arguments alone";
-        warn(what, Some("--verify N makes N calls of both there all the same"));
-    }
+    let left = given.left.as_ref().map(|left| format!("what was tried is in the process still: {left}"));
+    doubts(args, pure.is_some(), (n_verified, &verdict), left.as_deref());
     let signature = pure.as_ref().map(|pure| &pure.signature);
-    let why = why(&verdict, signature);
+    let why = why(&verdict, signature).or(left);
     let is_kept = why.is_none();
     let made = match is_kept {
         true => {
@@ -92,6 +89,24 @@ pub fn run(
         ..ReplaceView::of(args.pid)
     })?;
     Ok(if is_kept { Answer::Yes } else { Answer::No })
+}
+
+/// Says what was not tried, and what is `left` in the process.
+fn doubts(args: &Args, is_pure: bool, (n_verified, verdict): (u64, &Verdict), left: Option<&str>) {
+    if !is_pure && args.verify.is_none() {
+        let what =
+            "its calls were not tried in a copy: its code does not show that they depend on arguments alone";
+        warn(what, Some("--verify N makes N calls of both there all the same"));
+    }
+    if is_pure && n_verified == 0 && !matches!(verdict, Verdict::Interrupted) {
+        warn(
+            "no call was tried in a copy: none came, or the function itself does not come back there",
+            Some("what asks the kernel for something, or waits for a lock, cannot be tried so"),
+        );
+    }
+    if let Some(left) = left {
+        warn(left, Some(&format!("`engraft rescue {}` tries again to take it out", args.pid)));
+    }
 }
 
 impl New<'_> {

@@ -34,19 +34,21 @@ pub struct Word {
     pub is_vector: bool,
     /// The number of the register.
     pub number: u8,
-    /// How many of its bytes say something: 4 or 8.
+    /// How many of its bytes are read and kept: 4 or 8.
     pub len: u8,
+    /// How many of these say something: those above may be anything.
+    pub used: u8,
 }
 
 impl Word {
     /// In the general register of this number.
     pub const fn general(number: u8, len: u8) -> Word {
-        Word { is_vector: false, number, len }
+        Word { is_vector: false, number, len, used: len }
     }
 
     /// In the vector register of this number.
     pub const fn vector(number: u8, len: u8) -> Word {
-        Word { is_vector: true, number, len }
+        Word { is_vector: true, number, len, used: len }
     }
 
     fn reg(self) -> Reg {
@@ -147,9 +149,10 @@ fn word(piece: &Piece) -> Result<Word, NoWords> {
         return Err(NoWords::Wide);
     }
     let len = if piece.len <= 4 { 4 } else { 8 };
+    let used = u8::try_from(piece.len).unwrap_or(len);
     match piece.place {
-        Place::General(reg) => Ok(Word::general(reg.number(), len)),
-        Place::Vector(number) => Ok(Word::vector(number, len)),
+        Place::General(reg) => Ok(Word { used, ..Word::general(reg.number(), len) }),
+        Place::Vector(number) => Ok(Word { used, ..Word::vector(number, len) }),
         Place::X87(_) => Err(NoWords::Result),
         Place::Stack(_) | Place::Memory(_) | Place::MemoryFromStack(_) => Err(NoWords::InMemory),
     }

@@ -195,13 +195,13 @@ impl<'a> Trial<'a> {
             }
             let registers = registers(&call);
             let arguments = function.words.arguments.iter().filter_map(|word| call.word(*word)).collect();
-            let both = [self.replacement.original, self.replacement.replacement]
-                .map(|at| copy.call(at, &function.words, &registers, LONG));
-            let [old, new] = both;
-            let (old, new) = (old?, new?);
+            if !waits(Duration::ZERO) {
+                return Ok((n_verified, Some(Verdict::Interrupted)));
+            }
+            let call = |at| copy.call(at, &function.words, &registers, LONG);
             // What the function itself does not come back from there says nothing.
-            let Ok(old) = old else { continue };
-            let why = match new {
+            let Ok(old) = call(self.replacement.original)? else { continue };
+            let why = match call(self.replacement.replacement)? {
                 Err(why) => Some(Difference::Ended(why)),
                 Ok(new) => difference(&old.of(&function.words), &new.of(&function.words)),
             };

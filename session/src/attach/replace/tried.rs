@@ -19,7 +19,7 @@ pub(super) struct Copy {
 /// What a call came to: bit for bit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Came {
-    /// Its results; of four bytes, the lower half alone says something.
+    /// Its results; of those that are shorter than a register, the lower bytes alone say something.
     pub(super) results: Vec<u64>,
     /// The flags of MXCSR that it has raised.
     pub(super) raised: u32,
@@ -30,7 +30,10 @@ pub(super) struct Came {
 impl Came {
     /// The same, without what says nothing.
     pub(super) fn of(self, words: &Words) -> Came {
-        let lower = |(value, word): (u64, &Word)| if word.len <= 4 { value & 0xffff_ffff } else { value };
+        let lower = |(value, word): (u64, &Word)| {
+            let unused = 64 - 8 * u32::from(word.used.clamp(1, 8));
+            value & u64::MAX >> unused
+        };
         let results = self.results.into_iter().zip(&words.results).map(lower).collect();
         Came { results, ..self }
     }
@@ -129,4 +132,18 @@ pub(super) fn registers(words: &Words, arguments: &[u64]) -> CallRegisters {
         }
     }
     registers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_above_a_result_in_its_register_says_nothing() {
+        let came = Came { results: vec![0x1234_5678_9abc_def0; 4], raised: 0, errno: None };
+        let word = |used| Word { used, ..Word::general(0, if used > 4 { 8 } else { 4 }) };
+        let words = Words { arguments: Vec::new(), results: [1, 2, 6, 8].map(word).to_vec() };
+        let want = [0xf0, 0xdef0, 0x5678_9abc_def0, 0x1234_5678_9abc_def0];
+        assert_eq!(came.of(&words).results, want);
+    }
 }
