@@ -116,7 +116,7 @@ fn align<T>(sides: &[Side<'_>; 2], was: &HashMap<Va, Va>, of: impl FnOnce(&Inter
     let calls = [0, 1].map(|n: usize| keys::calls_of(&keys, n, &sides[n]));
     let alone = |a: &BTreeSet<_>, b: &BTreeSet<_>| a.difference(b).copied().collect::<BTreeSet<_>>();
     let transparent = [alone(&calls[0], &calls[1]), alone(&calls[1], &calls[0])];
-    let reading = |n: usize| Reading { n, side: &sides[n], keys: &keys, transparent: &transparent[n] };
+    let reading = |n: usize| Reading::new(n, &sides[n], &keys, &transparent[n]);
     let readings = [reading(0), reading(1)];
     let mut intervals = Intervals::new(&readings);
     pairs::align(&readings, &threads(sides), |aligned| intervals.add(&aligned));

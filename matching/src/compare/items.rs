@@ -60,9 +60,48 @@ pub struct Reading<'a> {
     pub keys: &'a Keys,
     /// Calls that the other side does not make.
     pub transparent: &'a BTreeSet<CallKey>,
+    /// By activity: what all that it calls comes to, whatever is transparent.
+    prints: Vec<u64>,
 }
 
-impl Reading<'_> {
+/// A number that hardly any two others have.
+fn mixed(a: u64, b: u64) -> u64 {
+    let mut z = (a ^ b.rotate_left(32)).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ z >> 31
+}
+
+impl<'a> Reading<'a> {
+    /// Of side `n`, with what is what, and what is transparent.
+    pub fn new(
+        n: usize,
+        side: &'a Side<'a>,
+        keys: &'a Keys,
+        transparent: &'a BTreeSet<CallKey>,
+    ) -> Reading<'a> {
+        let mut reading = Reading { n, side, keys, transparent, prints: Vec::new() };
+        // Who calls another one has a larger number.
+        for activity in &side.log.activities {
+            let calls = activity.tokens.iter().filter_map(|token| reading.call(activity.function, *token));
+            let print = calls.map(|(key, called)| {
+                let inner = reading.prints.get(called as usize).copied().unwrap_or_default();
+                if transparent.contains(&key) { inner } else { mixed(u64::from(key.callee), inner) }
+            });
+            // In whatever order: compilers change it.
+            let print = print.fold(0u64, u64::wrapping_add);
+            reading.prints.push(print);
+        }
+        reading
+    }
+
+    /// What tells an event with this `key` from others with the same: what was called there, all the way
+    /// down. What goes round tells nothing.
+    pub fn print(&self, key: u32, item: &Item) -> u64 {
+        let called = self.called(item).and_then(|called| self.prints.get(called as usize));
+        called.map_or(u64::from(key), |print| mixed(u64::from(key), *print))
+    }
+
     /// The call at a token of an activity, and what it came to.
     pub fn call(&self, function: u32, token: Token) -> Option<(CallKey, u32)> {
         let Kind::Call(call) = token.kind() else { return None };

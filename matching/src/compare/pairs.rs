@@ -6,7 +6,7 @@
 
 use super::code::NONE;
 use super::items::{Item, Numbers, Reading};
-use super::sequence;
+use super::sequence::{self, Keyed};
 use std::collections::BTreeMap;
 
 /// How deep gaps are opened, one in another.
@@ -60,14 +60,16 @@ impl Making<'_, '_> {
     /// Appends `old` and `new`, aligned by their keys, or by names alone.
     fn align(&mut self, old: &[Item], new: &[Item], depth: u32, by_name: bool) {
         // Where the events are, and their keys.
-        let keyed = |items: &[Item]| -> (Vec<usize>, Vec<u32>) {
+        let keyed = |n: usize, items: &[Item]| -> (Vec<usize>, (Vec<u32>, Vec<u64>)) {
             let all = items.iter().enumerate().filter(|(_, item)| item.is_event());
-            all.map(|(n, item)| (n, if by_name { item.name } else { item.key })).unzip()
+            let key = |item: &Item| if by_name { item.name } else { item.key };
+            all.map(|(at, item)| (at, (key(item), self.sides[n].print(key(item), item)))).unzip()
         };
-        let (at_old, keys_old) = keyed(old);
-        let (at_new, keys_new) = keyed(new);
+        let (at_old, (keys_old, fine_old)) = keyed(0, old);
+        let (at_new, (keys_new, fine_new)) = keyed(1, new);
         let (mut a, mut b) = (0, 0);
-        for (x, y) in sequence::pairs(&keys_old, &keys_new) {
+        let old_keyed = Keyed { keys: &keys_old, fine: &fine_old };
+        for (x, y) in sequence::pairs(old_keyed, Keyed { keys: &keys_new, fine: &fine_new }) {
             let (Some(&x), Some(&y)) = (at_old.get(x), at_new.get(y)) else { continue };
             self.gap(old.get(a..x).unwrap_or_default(), new.get(b..y).unwrap_or_default(), depth, by_name);
             self.pairs.push((self.items[0].len(), self.items[1].len()));

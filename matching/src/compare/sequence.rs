@@ -4,75 +4,124 @@
 //! have once, and where there are none, aligned through a window that moves on: differences are small and
 //! many, and keys come again and again, which is what tools for texts are not made for.
 //!
-//! Source: E. Myers, "An O(ND) difference algorithm", Algorithmica 1 (1986), by imara-diff; B. Cohen's
-//! patience diff.
+//! Source: E. Myers, "An O(ND) difference algorithm", Algorithmica 1 (1986), by similar; the histogram diff
+//! of git, by imara-diff, whose own Myers does not always pair as many as can be; B. Cohen's patience diff.
 
 use imara_diff::{Algorithm, Diff, Token};
 use std::collections::HashMap;
+use std::hash::Hash;
 
 /// The product of two lengths up to which as many as possible are paired.
 const SMALL: usize = 400_000;
+/// What tells more is taken to be right where it pairs more than this share of what else can be.
+const SURE: f64 = 0.8;
 /// How long the window is, in both sequences; of what is paired in it, the first half is kept.
 const WINDOW: usize = 600;
 
-/// Positions in `old` and `new` that are paired, in order.
-pub fn pairs(old: &[u32], new: &[u32]) -> Vec<(usize, usize)> {
-    let start = old.iter().zip(new).take_while(|(a, b)| a == b).count();
-    let (rest_old, rest_new) = (old.get(start..).unwrap_or_default(), new.get(start..).unwrap_or_default());
-    let end = rest_old.iter().rev().zip(rest_new.iter().rev()).take_while(|(a, b)| a == b).count();
-    let middle = |keys: &[u32]| keys.len() - end;
-    let mut found: Vec<(usize, usize)> = (0..start).map(|n| (n, n)).collect();
-    let (mid_old, mid_new) = (rest_old.get(..middle(rest_old)), rest_new.get(..middle(rest_new)));
-    if let (Some(a @ [_, ..]), Some(b @ [_, ..])) = (mid_old, mid_new) {
-        found.extend(differing(a, b).into_iter().map(|(x, y)| (x + start, y + start)));
+/// A sequence: its keys; and as many that tell more, of which equal ones have equal keys.
+#[derive(Clone, Copy, Debug)]
+pub struct Keyed<'a> {
+    /// What may be paired.
+    pub keys: &'a [u32],
+    /// What is likely to be the same, where it is there once in both.
+    pub fine: &'a [u64],
+}
+
+impl Keyed<'_> {
+    fn part(&self, range: std::ops::Range<usize>) -> Self {
+        Keyed {
+            keys: self.keys.get(range.clone()).unwrap_or_default(),
+            fine: self.fine.get(range).unwrap_or_default(),
+        }
     }
-    found.extend((0..end).map(|n| (old.len() - end + n, new.len() - end + n)));
+}
+
+/// Positions in `old` and `new` that are paired, in order.
+pub fn pairs(old: Keyed<'_>, new: Keyed<'_>) -> Vec<(usize, usize)> {
+    let (n_old, n_new) = (old.keys.len(), new.keys.len());
+    let start = old.keys.iter().zip(new.keys).take_while(|(a, b)| a == b).count();
+    let behind = old.keys.iter().rev().zip(new.keys.iter().rev()).take_while(|(a, b)| a == b).count();
+    let end = behind.min(n_old.min(n_new) - start);
+    let mut found: Vec<(usize, usize)> = (0..start).map(|n| (n, n)).collect();
+    if start + end < n_old && start + end < n_new {
+        let middle = differing(old.part(start..n_old - end), new.part(start..n_new - end));
+        found.extend(middle.into_iter().map(|(x, y)| (x + start, y + start)));
+    }
+    found.extend((0..end).map(|n| (n_old - end + n, n_new - end + n)));
     found
 }
 
 /// The same of sequences that begin and end differently.
-fn differing(old: &[u32], new: &[u32]) -> Vec<(usize, usize)> {
-    if old.len().saturating_mul(new.len()) <= SMALL {
-        return by(Algorithm::MyersMinimal, old, new);
+fn differing(old: Keyed<'_>, new: Keyed<'_>) -> Vec<(usize, usize)> {
+    if old.keys.len().saturating_mul(new.keys.len()) <= SMALL {
+        return exactly(old.keys, new.keys);
     }
-    let by_window = by_window(old, new);
-    let by_rare =
-        if has_rare(old) && has_rare(new) { by(Algorithm::Histogram, old, new) } else { Vec::new() };
-    let better = if by_rare.len() > by_window.len() { by_rare } else { by_window };
-    let anchors = anchors(old, new);
-    if anchors.is_empty() {
-        return better;
+    // What is there once in both may still be another: it is not, where about as much is paired by it.
+    let mut best = by_looks(old.keys, new.keys);
+    let by_keys = (anchors(old.keys, new.keys), 1.0);
+    for (anchors, least) in [by_keys, (anchors(old.fine, new.fine), SURE)] {
+        let found = if anchors.is_empty() { Vec::new() } else { between(old, new, anchors) };
+        #[expect(clippy::cast_precision_loss, reason = "a share")]
+        if found.len() as f64 > best.len() as f64 * least {
+            best = found;
+        }
     }
+    best
+}
+
+/// `anchors`, and what is paired between them.
+fn between(old: Keyed<'_>, new: Keyed<'_>, anchors: Vec<(usize, usize)>) -> Vec<(usize, usize)> {
+    let ends = (old.keys.len(), new.keys.len());
     let mut found = Vec::new();
     let (mut a, mut b) = (0, 0);
-    for (x, y) in anchors.into_iter().chain([(old.len(), new.len())]) {
-        let between = (old.get(a..x).unwrap_or_default(), new.get(b..y).unwrap_or_default());
-        found.extend(pairs(between.0, between.1).into_iter().map(|(i, j)| (i + a, j + b)));
-        if x < old.len() {
+    for (x, y) in anchors.into_iter().chain([ends]) {
+        let inner = pairs(old.part(a..x), new.part(b..y));
+        found.extend(inner.into_iter().map(|(i, j)| (i + a, j + b)));
+        if x < ends.0 {
             found.push((x, y));
         }
         (a, b) = (x + 1, y + 1);
     }
-    if found.len() > better.len() { found } else { better }
+    found
 }
 
-/// Whether some of `keys` come seldom enough for them to be told apart by these: imara-diff looks at all that
-/// is between two such, for each that comes often.
+/// Large ones, by what is seldom, or through a window.
+fn by_looks(old: &[u32], new: &[u32]) -> Vec<(usize, usize)> {
+    let by_window = by_window(old, new);
+    let by_rare = if has_rare(old) && has_rare(new) { by_rare(old, new) } else { Vec::new() };
+    if by_rare.len() > by_window.len() { by_rare } else { by_window }
+}
+
+/// Whether enough of `keys` come seldom for them to be told apart by these: imara-diff looks at all that is
+/// between two such, for each that comes often.
 fn has_rare(keys: &[u32]) -> bool {
-    /// So many that come often between two that do not, on average.
-    const FAR: usize = 64;
+    /// So much may be looked at.
+    const MOST: usize = 1 << 30;
     let mut times: HashMap<u32, usize> = HashMap::new();
     for key in keys {
         *times.entry(*key).or_default() += 1;
     }
-    let seldom = keys.len().isqrt();
-    let n_rare: usize = times.values().filter(|times| **times < seldom).sum();
-    n_rare > keys.len() / FAR
+    let often = keys.len().isqrt();
+    let is_often = |key: &u32| times.get(key).is_some_and(|times| *times >= often);
+    let runs = keys.chunk_by(|a, b| is_often(a) == is_often(b));
+    let looks = runs.filter(|run| run.first().is_some_and(is_often)).map(|run| run.len() * run.len());
+    looks.fold(0, usize::saturating_add) <= MOST
+}
+
+/// As many as can be paired.
+fn exactly(old: &[u32], new: &[u32]) -> Vec<(usize, usize)> {
+    let mut found = Vec::new();
+    for op in similar::capture_diff_slices(similar::Algorithm::Myers, old, new) {
+        if let similar::DiffOp::Equal { old_index, new_index, len } = op {
+            found.extend((old_index..old_index + len).zip(new_index..new_index + len));
+        }
+    }
+    found
 }
 
 /// As imara-diff has it, of the keys that both have: beside keys that only one has, it takes no part in
 /// pairing those that come often.
-fn by(algorithm: Algorithm, old: &[u32], new: &[u32]) -> Vec<(usize, usize)> {
+fn by_rare(old: &[u32], new: &[u32]) -> Vec<(usize, usize)> {
     // By key: its number, and whether `new` has it.
     let mut numbers: HashMap<u32, (u32, bool)> = HashMap::new();
     for key in old {
@@ -92,7 +141,7 @@ fn by(algorithm: Algorithm, old: &[u32], new: &[u32]) -> Vec<(usize, usize)> {
     let ((at_old, a), (at_new, b)) = (shared(old), shared(new));
     let n = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
     let mut diff = Diff::default();
-    diff.compute_with(algorithm, &a, &b, n);
+    diff.compute_with(Algorithm::Histogram, &a, &b, n);
     let mut found = Vec::new();
     let (mut x, mut y) = (0, 0);
     for hunk in diff.hunks() {
@@ -104,10 +153,10 @@ fn by(algorithm: Algorithm, old: &[u32], new: &[u32]) -> Vec<(usize, usize)> {
 }
 
 /// Keys that both have once, as many as are in the same order.
-fn anchors(old: &[u32], new: &[u32]) -> Vec<(usize, usize)> {
+fn anchors<K: Copy + Eq + Hash>(old: &[K], new: &[K]) -> Vec<(usize, usize)> {
     // By key: where it is, if it is there once.
-    let once = |keys: &[u32]| {
-        let mut at: HashMap<u32, Option<usize>> = HashMap::new();
+    let once = |keys: &[K]| {
+        let mut at: HashMap<K, Option<usize>> = HashMap::new();
         for (n, key) in keys.iter().enumerate() {
             at.entry(*key).and_modify(|at| *at = None).or_insert(Some(n));
         }
@@ -144,7 +193,7 @@ fn by_window(old: &[u32], new: &[u32]) -> Vec<(usize, usize)> {
         let (end_old, end_new) = ((a + WINDOW).min(old.len()), (b + WINDOW).min(new.len()));
         let part = (old.get(a..end_old).unwrap_or_default(), new.get(b..end_new).unwrap_or_default());
         let is_last = end_old == old.len() && end_new == new.len();
-        let all = by(Algorithm::MyersMinimal, part.0, part.1);
+        let all = exactly(part.0, part.1);
         let n = all.partition_point(|(x, y)| is_last || x.max(y) < &(WINDOW / 2));
         // What stands far apart in the window is better than nothing.
         let n = if n == 0 { all.len().min(1) } else { n };
@@ -174,6 +223,29 @@ mod tests {
             above = row;
         }
         above[b.len()]
+    }
+
+    /// The same where nothing tells more than keys.
+    fn pairs(old: &[u32], new: &[u32]) -> Vec<(usize, usize)> {
+        let fine = |keys: &[u32]| keys.iter().copied().map(u64::from).collect::<Vec<_>>();
+        super::pairs(Keyed { keys: old, fine: &fine(old) }, Keyed { keys: new, fine: &fine(new) })
+    }
+
+    #[test]
+    fn what_tells_more_is_paired_where_keys_say_little() {
+        // One key, but for what is not there on the other side; of a thousand, one is known.
+        let mut keys = (vec![7u32; 3000], vec![7u32; 3000]);
+        let mut fine = (vec![7u64; 3000], vec![7u64; 3000]);
+        (keys.0[0], keys.1[2999]) = (1, 2);
+        (fine.0[0], fine.1[2999]) = (1, 2);
+        for n in 1..3 {
+            fine.0[1000 * n] = 100 + n as u64;
+            fine.1[1000 * n - 300] = 100 + n as u64;
+        }
+        let (old, new) = (Keyed { keys: &keys.0, fine: &fine.0 }, Keyed { keys: &keys.1, fine: &fine.1 });
+        let found = super::pairs(old, new);
+        assert!(found.contains(&(1000, 700)) && found.contains(&(2000, 1700)), "{}", found.len());
+        assert!(found.windows(2).all(|two| two[0].0 < two[1].0 && two[0].1 < two[1].1));
     }
 
     #[test]

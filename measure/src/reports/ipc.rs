@@ -479,9 +479,8 @@ mod tests {
         assert!((found.slowdown - 2.0).abs() < 1e-9);
         let cycles: Vec<f64> = found.calls.iter().map(|cost| cost.cycles).collect();
         assert_eq!(cycles, [2000.0, 6000.0]);
-        let spread = found.ipc.expect("it is known");
-        assert_eq!((spread.mean, spread.deviation), (4.0, 0.0));
         // Two calls say little of all.
+        assert_eq!(found.ipc, None);
         assert!(found.calls.iter().all(|cost| cost.error > 0.5 * cost.cycles), "{found:?}");
         assert_eq!(ipc(&[round(&[], &counted)], 2, &clock()), None);
         let last = ipc(&[round(&plain, &counted)], 1, &clock()).expect("they took time");
