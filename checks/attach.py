@@ -269,7 +269,7 @@ class Povray(Target):
         with open(self.folder + "/scene.pov", "w", encoding="ascii") as file:
             file.write(self.scene)
         self.render("plain").wait()
-        self.plain, self.next, self.first = self.picture("plain"), 1, time.monotonic()
+        self.plain, self.next = self.picture("plain"), 1
         return self.render("p", "+KFI1", "+KFF99999")
 
     def picture(self, name):

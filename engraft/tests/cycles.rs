@@ -7,28 +7,17 @@ mod run;
 #[path = "it/attached/server.rs"]
 mod server;
 
-use run::{engraft, folder};
+use run::folder;
 use serde_json::Value;
 use server::Server;
 use std::path::Path;
-
-/// What `ipc` says, and whether also that the machine was not steady, as it is where other tests run.
-#[track_caller]
-fn ipc(folder: &Path, server: &Server, words: &str) -> (Value, bool) {
-    let ran = engraft(folder, &format!("ipc {words} --json -p {}", server.pid()));
-    let is_unsteady = ran.stderr.contains("the machine was not steady");
-    assert!(ran.code == Some(0) && ran.stderr.lines().count() == usize::from(is_unsteady), "{}", ran.stderr);
-    let said: Value = serde_json::from_str(&ran.stdout).expect("JSON");
-    assert_eq!(said["schema"], "engraft.ipc/1");
-    (said, is_unsteady)
-}
 
 /// What `ipc` says of calls of `function`, each of so many cycles: whether the call in the middle has them
 /// within its error, and whether the tool says that the machine was not steady. Else, the error is no more
 /// than a twentieth.
 #[track_caller]
 fn has_cycles(folder: &Path, server: &Server, function: &str, cycles: f64) -> (bool, bool) {
-    let (said, is_unsteady) = ipc(folder, server, &format!("{function} --calls 50"));
+    let (said, is_unsteady) = server.ipc(folder, &format!("{function} --calls 50"));
     let number = |call: &Value, of: &str| call[of].as_f64().expect("a number");
     let mut all: Vec<Value> = said["calls"].as_array().expect("a list").clone();
     assert_eq!(all.len(), 50);

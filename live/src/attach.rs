@@ -421,7 +421,7 @@ impl Attachment {
         };
         // Those that it has forked meanwhile have all that it had.
         let mut done = vec![self.pid.as_raw()];
-        while let Some(pid) = attached().0.into_iter().find(|pid| !done.contains(pid) && self.shares(*pid)) {
+        while let Some(pid) = attached().into_iter().find(|pid| !done.contains(pid) && self.shares(*pid)) {
             done.push(pid);
             let child = Journal::read(Pid::from_raw(pid))
                 .and_then(|journal| take_out::take_out(Pid::from_raw(pid), journal.as_ref(), self.max_pause));
@@ -477,15 +477,16 @@ pub fn is_attached(pid: i32) -> bool {
     journal::is_there(Pid::from_raw(pid))
 }
 
-/// Processes that somebody has attached to; how many we may not look at.
-pub fn attached() -> (Vec<i32>, usize) {
+/// Processes that somebody has attached to.
+pub fn attached() -> Vec<i32> {
     let all = procfs::process::all_processes().into_iter().flatten().filter_map(Result::ok);
-    let is_hidden = |process: &procfs::process::Process| {
-        matches!(process.maps(), Err(procfs::ProcError::PermissionDenied(_)))
-    };
-    let (hidden, seen): (Vec<_>, Vec<_>) = all.partition(is_hidden);
-    let seen = seen.iter().map(|process| process.pid());
-    (seen.filter(|pid| is_attached(*pid)).collect(), hidden.len())
+    all.map(|process| process.pid()).filter(|pid| is_attached(*pid)).collect()
+}
+
+/// How many processes we may not look at: of these, it is not known whether somebody has.
+pub fn n_hidden() -> usize {
+    let all = procfs::process::all_processes().into_iter().flatten().filter_map(Result::ok);
+    all.filter(|process| matches!(process.maps(), Err(procfs::ProcError::PermissionDenied(_)))).count()
 }
 
 /// A module's file, as a journal keeps it.

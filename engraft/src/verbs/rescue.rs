@@ -28,12 +28,12 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<Answer> {
     session::needs_proc()?;
     if args.list {
-        let (attached, n_hidden) = attach::attached();
+        let n_hidden = attach::n_hidden();
         if n_hidden > 0 {
             let what = format!("{} could not be looked at", views::many(n_hidden, "process"));
             output::warn(&what, Some("they are other users': root sees all"));
         }
-        let attached = attached.into_iter().map(|pid| AttachedView { pid, name: name_of(pid) });
+        let attached = attach::attached().into_iter().map(|pid| AttachedView { pid, name: name_of(pid) });
         let attached = Some(attached.collect());
         args.output.print(&RescueView { schema: RescueView::SCHEMA, attached, given_back: None })?;
         return Ok(Answer::Yes);

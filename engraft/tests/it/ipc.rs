@@ -34,20 +34,9 @@ fn by_callgrind(folder: &Path, program: &str, function: &str) -> u64 {
     in_rounds(folder, program, function, 3) - in_rounds(folder, program, function, 2)
 }
 
-/// What `ipc` says, and whether also that the machine was not steady, as it is where other tests run.
-#[track_caller]
-fn ipc(folder: &Path, server: &Server, words: &str) -> (Value, bool) {
-    let ran = engraft(folder, &format!("ipc {words} --json -p {}", server.pid()));
-    let is_unsteady = ran.stderr.contains("the machine was not steady");
-    assert!(ran.code == Some(0) && ran.stderr.lines().count() == usize::from(is_unsteady), "{}", ran.stderr);
-    let said: Value = serde_json::from_str(&ran.stdout).expect("JSON");
-    assert_eq!(said["schema"], "engraft.ipc/1");
-    (said, is_unsteady)
-}
-
 #[track_caller]
 fn calls(folder: &Path, server: &Server, words: &str) -> Vec<Value> {
-    let (said, _) = ipc(folder, server, words);
+    let (said, _) = server.ipc(folder, words);
     said["calls"].as_array().expect("a list").clone()
 }
 
@@ -81,7 +70,7 @@ fn instances_of_loops_have_the_instructions_that_they_are_made_of() {
     for (words, instructions, iterations) in
         [("around_a_call --loop", 20 * 5, 20), ("nested --loop 1", 33, 3), ("nested --loop 2", 8, 4)]
     {
-        let (said, _) = ipc(place.path(), &server, &format!("{words} --calls 5"));
+        let (said, _) = server.ipc(place.path(), &format!("{words} --calls 5"));
         assert_eq!(said["of"], "loop");
         let all = said["calls"].as_array().expect("a list");
         let got: Vec<_> =

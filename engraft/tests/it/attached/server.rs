@@ -1,6 +1,6 @@
 //! A server that is observed while it runs, and whoever observes it.
 
-use crate::run::must;
+use crate::run::{engraft, must};
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
@@ -74,6 +74,21 @@ impl Server {
             let first = children.split(' ').next().and_then(|word| word.parse().ok());
             self.pid = first.expect("what started it has a child");
         }
+    }
+
+    /// What `ipc` says of it, and whether also that the machine was not steady, as it is where others run.
+    #[track_caller]
+    pub fn ipc(&self, folder: &Path, words: &str) -> (Value, bool) {
+        let ran = engraft(folder, &format!("ipc {words} --json -p {}", self.pid()));
+        let is_unsteady = ran.stderr.contains("the machine was not steady");
+        assert!(
+            ran.code == Some(0) && ran.stderr.lines().count() == usize::from(is_unsteady),
+            "{}",
+            ran.stderr
+        );
+        let said: Value = serde_json::from_str(&ran.stdout).expect("JSON");
+        assert_eq!(said["schema"], "engraft.ipc/1");
+        (said, is_unsteady)
     }
 
     /// How much of what it may not write is its own, and not as in files, in kB.
