@@ -9,24 +9,34 @@
 //! Source: T. Moseley, D. Grunwald, R. Peri, "Chainsaw: using binary matching for relative instruction mix
 //! comparison" (2009). Alignment of call trees instead of signatures of their order is ours.
 
+mod anchors;
 mod code;
+mod explain;
 pub mod expression;
 mod functions;
 mod intervals;
 mod items;
 mod keys;
 mod log;
+mod nests;
 mod outliers;
 mod pairs;
 mod sequence;
+mod threads;
+mod unnamed;
 
+pub use anchors::{Anchor, Point};
 pub use code::{Code, NONE, TracedModule};
+pub use explain::Explained;
 pub use functions::{FunctionMix, FunctionPair};
 pub use intervals::{At, Events, Interval, Key, Lengths};
+pub use keys::How;
 pub use log::{Builder, Log, Place, Side};
 pub use outliers::Outlier;
 
 use crate::relation::Matching;
+use anchors::Anchors;
+use explain::Explaining;
 use intervals::Intervals;
 use items::Reading;
 use keys::Keys;
@@ -43,20 +53,46 @@ pub struct Comparison {
     pub events: [Events; 2],
     /// Those that are paired.
     pub paired: [Events; 2],
-    /// Of those, rounds of loops that did not go round as often in both.
+    /// Of those, rounds of loops that are compared as a whole: they did not go round as often in both.
     pub whole_rounds: [f64; 2],
     /// How long intervals are.
     pub lengths: [Lengths; 2],
+    /// All that there are, those with most instructions first.
+    pub intervals: Vec<(Key, Interval)>,
     /// Where one build does more than the other, the largest difference of instructions first.
     pub outliers: Vec<Outlier>,
     /// How many would be, if they did not differ between runs of one build.
     pub n_unsteady: usize,
 }
 
-/// What blocks of `new` were in `old`, by where they start.
-pub fn block_starts(matching: &Matching, old: &Program, new: &Program) -> HashMap<Va, Va> {
-    let start = |of: &crate::BlockMatch| (new.block(of.new).start, old.block(of.old).start);
-    matching.blocks.iter().map(start).collect()
+/// What is known of the new build's first module where neither lines nor names say it: what it was in the old
+/// build.
+#[derive(Clone, Debug, Default)]
+pub struct Was {
+    /// Of blocks, by where they start.
+    pub blocks: HashMap<Va, Va>,
+    /// Of functions, by where they are entered.
+    pub functions: HashMap<Va, Va>,
+}
+
+impl Was {
+    /// As a matching of both builds has it.
+    pub fn of(matching: &Matching, old: &Program, new: &Program) -> Was {
+        let block = |of: &crate::BlockMatch| (new.block(of.new).start, old.block(of.old).start);
+        let function = |of: &crate::FunctionMatch| (new.function(of.new).entry, old.function(of.old).entry);
+        Was {
+            blocks: matching.blocks.iter().map(block).collect(),
+            functions: matching.functions.iter().map(function).collect(),
+        }
+    }
+
+    /// Of a build and itself.
+    pub fn itself(program: &Program) -> Was {
+        Was {
+            blocks: program.blocks.iter().map(|block| (block.start, block.start)).collect(),
+            functions: program.functions.iter().map(|of| (of.entry, of.entry)).collect(),
+        }
+    }
 }
 
 /// Where intervals differ between two runs of one build, which is by chance.
@@ -69,9 +105,8 @@ pub struct Unsteady {
 }
 
 impl Unsteady {
-    /// Of two runs of one build, with the same modules. `was` as of [`Comparison::compute`]: each block is
-    /// itself.
-    pub fn of(runs: &[Side<'_>; 2], was: &HashMap<Va, Va>) -> Unsteady {
+    /// Of two runs of one build, with the same modules; what is what is known by [`Was::itself`].
+    pub fn of(runs: &[Side<'_>; 2], was: &Was) -> Unsteady {
         align(runs, was, |intervals| {
             let mut found = Unsteady::default();
             for (key, _) in intervals.found.iter().filter(|(_, of)| outliers::differs(of)) {
@@ -90,19 +125,20 @@ impl Unsteady {
 }
 
 impl Comparison {
-    /// Of two runs. Where lines do not say what is what, `was` does, of blocks of the first modules: see
-    /// [`block_starts`]. What is `unsteady` in one of the builds is no outlier.
-    pub fn compute(sides: &[Side<'_>; 2], was: &HashMap<Va, Va>, unsteady: &[Unsteady; 2]) -> Comparison {
+    /// Of two runs. Where neither lines nor names say what is what, `was` does. What is `unsteady` in one of the
+    /// builds is no outlier.
+    pub fn compute(sides: &[Side<'_>; 2], was: &Was, unsteady: &[Unsteady; 2]) -> Comparison {
         align(sides, was, |intervals| {
             let is_unsteady = |key: &Key| (0..2).any(|n| unsteady[n].has(n, key));
             let (outliers, n_unsteady) = outliers::of(sides, intervals, is_unsteady);
             Comparison {
-                functions: functions::pairs(sides),
+                functions: functions::pairs(sides, intervals.keys()),
                 totals: [0, 1].map(|n: usize| functions::total(&sides[n])),
                 events: [0, 1].map(|n: usize| intervals::events(&sides[n])),
                 paired: intervals.paired,
                 whole_rounds: intervals.whole,
                 lengths: intervals.lengths,
+                intervals: intervals.by_size(),
                 outliers,
                 n_unsteady,
             }
@@ -110,21 +146,43 @@ impl Comparison {
     }
 }
 
+/// Points of both runs that are the same, of each pair of threads in the order in which they came. Logs must
+/// have been made with [`Builder::with_positions`]; `was` as of [`Comparison::compute`].
+pub fn anchors(sides: &[Side<'_>; 2], was: &Was) -> Vec<Anchor> {
+    read(sides, was, |readings, roots| {
+        let mut anchors = Anchors::new(readings);
+        pairs::align(readings, roots, |aligned| anchors.add(&aligned));
+        anchors.all(roots)
+    })
+}
+
+/// How it was found out what in the function with this bare name is what; `was` as of
+/// [`Comparison::compute`].
+pub fn explained(sides: &[Side<'_>; 2], was: &Was, name: &str) -> Vec<Explained> {
+    read(sides, was, |readings, roots| {
+        let mut explaining = Explaining::new(readings, name);
+        pairs::align(readings, roots, |aligned| explaining.add(&aligned));
+        explaining.finish()
+    })
+}
+
 /// Aligns two runs; what comes `of` their intervals.
-fn align<T>(sides: &[Side<'_>; 2], was: &HashMap<Va, Va>, of: impl FnOnce(&Intervals<'_>) -> T) -> T {
+fn align<T>(sides: &[Side<'_>; 2], was: &Was, of: impl FnOnce(&Intervals<'_>) -> T) -> T {
+    read(sides, was, |readings, roots| {
+        let mut intervals = Intervals::new(readings);
+        pairs::align(readings, roots, |aligned| intervals.add(&aligned));
+        of(&intervals)
+    })
+}
+
+/// What comes `of` two runs, once it is known what is what in them, and which threads are which.
+fn read<T>(sides: &[Side<'_>; 2], was: &Was, of: impl FnOnce(&[Reading<'_>; 2], &[[u32; 2]]) -> T) -> T {
     let keys = Keys::of(sides, was);
     let calls = [0, 1].map(|n: usize| keys::calls_of(&keys, n, &sides[n]));
     let alone = |a: &BTreeSet<_>, b: &BTreeSet<_>| a.difference(b).copied().collect::<BTreeSet<_>>();
     let transparent = [alone(&calls[0], &calls[1]), alone(&calls[1], &calls[0])];
     let reading = |n: usize| Reading::new(n, &sides[n], &keys, &transparent[n]);
     let readings = [reading(0), reading(1)];
-    let mut intervals = Intervals::new(&readings);
-    pairs::align(&readings, &threads(sides), |aligned| intervals.add(&aligned));
-    of(&intervals)
-}
-
-/// Which threads are which: in the order in which they began.
-fn threads(sides: &[Side<'_>; 2]) -> Vec<[u32; 2]> {
-    let all = sides[0].log.threads.iter().zip(&sides[1].log.threads);
-    all.map(|((_, old), (_, new))| [*old, *new]).collect()
+    let roots = threads::pairs(&readings);
+    of(&readings, &roots)
 }

@@ -3,6 +3,8 @@
 //!
 //! Fields called `old` and `new` are those of the two builds.
 
+pub mod parts;
+
 use crate::{Table, View, ratio};
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
@@ -183,6 +185,8 @@ pub struct OutlierRow {
     pub confidence: f64,
     /// What makes the difference: metrics, with how much of each both have.
     pub because: Vec<Reason>,
+    /// What compilers said of its lines, where that is known.
+    pub remarks: Vec<String>,
 }
 
 /// A metric of an interval.
@@ -266,19 +270,22 @@ impl View for CompareView {
     }
 }
 
+fn functions(rows: &[FunctionRow], metric: &str) -> Table {
+    let mut t = Table::new(&["difference>", "times>", "old>", "new>", "calls>", "then>", "function"]);
+    for row in rows {
+        let of = |all: &BTreeMap<String, Amount>, name: &str| all.get(name).copied().unwrap_or_default().0;
+        let (old, new) = (of(&row.old, metric), of(&row.new, metric));
+        let calls = [&row.old, &row.new].map(|all| whole(of(all, "calls")));
+        let [calls, then] = calls;
+        let name = row.name.clone();
+        t.row([difference(old, new), times(old, new), whole(old), whole(new), calls, then, name]);
+    }
+    t
+}
+
 impl CompareView {
     fn functions(&self) -> Table {
-        let mut t = Table::new(&["difference>", "times>", "old>", "new>", "calls>", "then>", "function"]);
-        for row in &self.functions {
-            let of =
-                |all: &BTreeMap<String, Amount>, name: &str| all.get(name).copied().unwrap_or_default().0;
-            let (old, new) = (of(&row.old, &self.metric), of(&row.new, &self.metric));
-            let calls = [&row.old, &row.new].map(|all| whole(of(all, "calls")));
-            let [calls, then] = calls;
-            let name = row.name.clone();
-            t.row([difference(old, new), times(old, new), whole(old), whole(new), calls, then, name]);
-        }
-        t
+        functions(&self.functions, &self.metric)
     }
 
     fn outliers_table(&self) -> Table {
@@ -321,6 +328,29 @@ impl CompareView {
             ]);
         }
         t
+    }
+}
+
+/// All functions of both builds, and nothing else.
+#[derive(Debug, Serialize)]
+pub struct FunctionsView<'a> {
+    /// What this object is, and which version of it.
+    pub schema: &'static str,
+    /// The largest difference first.
+    pub functions: &'a [FunctionRow],
+    /// The metric that is shown.
+    #[serde(skip)]
+    pub metric: &'a str,
+}
+
+impl FunctionsView<'_> {
+    /// The schema that its JSON names.
+    pub const SCHEMA: &'static str = "engraft.compare-functions/1";
+}
+
+impl View for FunctionsView<'_> {
+    fn table(&self) -> Table {
+        functions(self.functions, self.metric)
     }
 }
 

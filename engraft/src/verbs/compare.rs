@@ -1,23 +1,23 @@
 //! `engraft compare`: what two builds of a program did on one input, between the same points.
 
 mod fill;
+mod parts;
 mod record;
 
 use crate::input::names::near;
 use crate::input::{file_name, open, recorded_image, unreadable};
 use crate::output::{self, Answer, Hinted, Output, Rows};
 use matching::compare::expression::{Expression, Value};
-use matching::compare::{Builder, Code, Comparison, Log, Side, TracedModule, Unsteady, block_starts};
+use matching::compare::{Builder, Code, Comparison, Log, Side, TracedModule, Unsteady, Was};
 use matching::{Matching, Options};
-use program::{Lines, Program, Va};
+use program::{Lines, Program};
 use rayon::prelude::*;
-use std::collections::HashMap;
 use std::ffi::OsString;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use trace::Trace;
 use tracing::info_span;
-use views::compare::{CompareView, RunsView};
+use views::compare::{CompareView, FunctionsView, RunsView};
 
 /// Run as tests.
 const EXAMPLES: &str = "\
@@ -50,9 +50,8 @@ pub struct Args {
     /// that ran, once; `calls`
     #[arg(long, value_name = "METRIC", default_value = "dyn.agg.total", value_parser = metric)]
     metric: String,
-    /// Print all metrics of this function
-    #[arg(long, value_name = "NAME")]
-    function: Option<String>,
+    #[command(flatten)]
+    shown: Shown,
     /// Answer no (exit code 1) if this holds, or is not known; NAME is the new build's metric over the old
     /// one's, old.NAME and new.NAME are those of one build, any(function, …) and any(interval, …) ask for
     /// one of them
@@ -62,6 +61,30 @@ pub struct Args {
     output: Output,
     #[command(flatten)]
     rows: Rows,
+}
+
+/// What is printed, in place of a summary.
+#[derive(clap::Args, Debug)]
+#[group(multiple = false)]
+struct Shown {
+    /// Print all functions
+    #[arg(long)]
+    functions: bool,
+    /// Print all metrics of this function
+    #[arg(long, value_name = "NAME")]
+    function: Option<String>,
+    /// Print all intervals, those with most instructions first
+    #[arg(long)]
+    intervals: bool,
+    /// Print one of the intervals in which the builds differ, with the code of both; 1 differs most
+    #[arg(long, value_name = "N")]
+    outlier: Option<usize>,
+    /// Print all points that are the same, as `engraft query` numbers them
+    #[arg(long)]
+    anchors: bool,
+    /// Print how it was found out what in this function is what
+    #[arg(long, value_name = "NAME")]
+    explain: Option<String>,
 }
 
 fn metric(text: &str) -> Result<String, String> {
@@ -112,8 +135,11 @@ impl Recorded {
             .collect()
     }
 
-    fn log(&self, path: &Path, code: &Code) -> anyhow::Result<Log> {
+    fn log(&self, path: &Path, code: &Code, has_positions: bool) -> anyhow::Result<Log> {
         let mut builder = Builder::new(code);
+        if has_positions {
+            builder = builder.with_positions();
+        }
         let read = self.trace.read(|thread, symbols| {
             builder.push(thread, symbols);
             ControlFlow::<()>::Continue(())
@@ -146,13 +172,13 @@ impl Read<'_> {
     }
 }
 
-/// Reads recordings, each from its file.
-fn read<'a>(recorded: &[(&Path, &'a Recorded)]) -> anyhow::Result<Vec<Read<'a>>> {
+/// Reads recordings, each from its file; with the position of each event, if they are asked for.
+fn read<'a>(recorded: &[(&Path, &'a Recorded)], has_positions: bool) -> anyhow::Result<Vec<Read<'a>>> {
     let _span = info_span!("read").entered();
     let read = |(path, of): &(&Path, &'a Recorded)| {
         let modules = of.modules();
         let code = Code::of(&of.names, &modules);
-        let log = of.log(path, &code)?;
+        let log = of.log(path, &code, has_positions)?;
         if log.n_unknown > 0 {
             let what =
                 format!("{}: {} blocks are of no function, and left out", path.display(), log.n_unknown);
@@ -163,22 +189,21 @@ fn read<'a>(recorded: &[(&Path, &'a Recorded)]) -> anyhow::Result<Vec<Read<'a>>>
     recorded.par_iter().map(read).collect()
 }
 
-/// What blocks of the new build were in the old one, if lines do not say it.
-fn block_pairs(old: &Read<'_>, new: &Read<'_>) -> HashMap<Va, Va> {
-    let [Some(old), Some(new)] = [old, new].map(|of| of.modules.first()) else { return HashMap::new() };
+/// What the new build's code was in the old one, if lines do not say it.
+fn was(old: &Read<'_>, new: &Read<'_>) -> Was {
+    let [Some(old), Some(new)] = [old, new].map(|of| of.modules.first()) else { return Was::default() };
     if old.lines.is_some() && new.lines.is_some() {
-        return HashMap::new();
+        return Was::default();
     }
     let options = Options::default();
     let matching = info_span!("match").in_scope(|| Matching::compute(old.program, new.program, &options));
-    block_starts(&matching, old.program, new.program)
+    Was::of(&matching, old.program, new.program)
 }
 
 /// What differs between the runs of a build.
 fn unsteady(runs: &[Read<'_>]) -> Unsteady {
     let [first, second, ..] = runs else { return Unsteady::default() };
-    let own = first.modules.first().into_iter().flat_map(|module| &module.program.blocks);
-    let was = own.map(|block| (block.start, block.start)).collect();
+    let was = first.modules.first().map_or_else(Was::default, |module| Was::itself(module.program));
     Unsteady::of(&[first.side(), second.side()], &was)
 }
 
@@ -218,29 +243,30 @@ fn compare(args: &Args, traces: &[Vec<PathBuf>; 2], runs: Option<&RunsView>) -> 
     let recorded = [old?, new?];
     let all: Vec<(&Path, &Recorded)> =
         traces.iter().flatten().map(PathBuf::as_path).zip(recorded.iter().flatten()).collect();
-    let mut old = read(&all)?;
+    let mut old = read(&all, args.shown.anchors)?;
     let new = old.split_off(traces[0].len());
     let [Some(first), Some(second)] = [old.first(), new.first()] else { return Ok(Answer::Yes) };
-    let was = block_pairs(first, second);
+    let was = was(first, second);
     let sides = [first.side(), second.side()];
+    if args.shown.anchors {
+        let found = info_span!("compare").in_scope(|| matching::compare::anchors(&sides, &was));
+        args.output.print(&parts::anchors(&found))?;
+        return Ok(answer(runs));
+    }
+    if let Some(name) = &args.shown.explain {
+        let found = info_span!("compare").in_scope(|| matching::compare::explained(&sides, &was, name));
+        args.output.print(&parts::explained(&sides, name, &found)?)?;
+        return Ok(answer(runs));
+    }
     let found = info_span!("compare").in_scope(|| {
         let unsteady = [unsteady(&old), unsteady(&new)];
         Comparison::compute(&sides, &was, &unsteady)
     });
     let view = fill::view(args, runs, &sides, &found);
-    match &args.function {
-        None => args.output.print(&view)?,
-        Some(name) => match fill::function(name, &view) {
-            Some(function) => args.output.print(&function)?,
-            None => return Err(no_function(name, &view)),
-        },
-    }
-    let is_alike = runs.is_none_or(RunsView::are_alike);
-    let Some(expression) = &args.fail_if else {
-        return Ok(if is_alike { Answer::Yes } else { Answer::No });
-    };
+    print(args, &sides, &found, &view)?;
+    let Some(expression) = &args.fail_if else { return Ok(answer(runs)) };
     Ok(match expression.value(&fill::Looked::new(&view)) {
-        Value::Truth(false) if is_alike => Answer::Yes,
+        Value::Truth(false) => answer(runs),
         Value::Truth(_) | Value::Number(_) => Answer::No,
         Value::Unknown => {
             output::warn(
@@ -250,4 +276,31 @@ fn compare(args: &Args, traces: &[Vec<PathBuf>; 2], runs: Option<&RunsView>) -> 
             Answer::No
         }
     })
+}
+
+/// Whether both programs did the same, as far as others can see.
+fn answer(runs: Option<&RunsView>) -> Answer {
+    if runs.is_none_or(RunsView::are_alike) { Answer::Yes } else { Answer::No }
+}
+
+/// Prints what is asked for of a comparison.
+fn print(args: &Args, sides: &[Side<'_>; 2], found: &Comparison, view: &CompareView) -> anyhow::Result<()> {
+    let shown = &args.shown;
+    if shown.intervals {
+        return args.output.print(&parts::intervals(sides, found));
+    }
+    if let Some(n) = shown.outlier {
+        return args.output.print(&parts::one(sides, found, n)?);
+    }
+    if shown.functions {
+        let (functions, metric) = (view.functions.as_slice(), view.metric.as_str());
+        return args.output.print(&FunctionsView { schema: FunctionsView::SCHEMA, functions, metric });
+    }
+    match &shown.function {
+        None => args.output.print(view),
+        Some(name) => match fill::function(name, view) {
+            Some(function) => args.output.print(&function),
+            None => Err(no_function(name, view)),
+        },
+    }
 }

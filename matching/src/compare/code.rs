@@ -48,6 +48,8 @@ pub struct Function {
     pub name: Box<str>,
     /// The name without what compilers add to it.
     pub bare: Box<str>,
+    /// Whether the file says its name.
+    pub is_named: bool,
     /// Its module.
     pub module: u32,
     /// Where it is entered.
@@ -160,6 +162,7 @@ impl Code {
             let mut made = Function {
                 name: (*function.name).into(),
                 bare: names::bare(&function.name).name.into(),
+                is_named: true,
                 module: n,
                 entry: Va(0),
                 blocks: first..first + last,
@@ -180,6 +183,7 @@ impl Code {
                 if let Some(name) = program.function(func).names.first() {
                     (made.name, made.bare) = (name.clone(), names::bare(name).name.into());
                 }
+                made.is_named = !program.function(func).names.is_empty();
                 made.entry = program.function(func).entry;
                 made.loops.end = count(self.loops.len());
             }

@@ -1,6 +1,7 @@
 //! What each function did in both runs.
 
 use super::code::NONE;
+use super::keys::Keys;
 use super::log::{Counted, Gap, Side};
 use program::{Metric, Mix};
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,8 +40,13 @@ impl FunctionPair {
 }
 
 /// Adds what ran in a gap.
-pub fn add_gap(side: &Side<'_>, gap: &Gap, mix: &mut Mix) {
-    for (block, what, n) in gap.counts() {
+fn add_gap(side: &Side<'_>, gap: &Gap, mix: &mut Mix) {
+    add_counts(side, gap.counts(), mix);
+}
+
+/// Adds what is counted of blocks.
+pub fn add_counts(side: &Side<'_>, counts: impl Iterator<Item = (u32, Counted, u64)>, mix: &mut Mix) {
+    for (block, what, n) in counts {
         let Some([own, padding]) = side.code.mixes.get(block as usize) else { continue };
         match what {
             Counted::Run => {
@@ -62,13 +68,17 @@ pub fn total(side: &Side<'_>) -> Mix {
     mix
 }
 
-/// By name: what each function did.
-fn of<'a>(side: &Side<'a>) -> BTreeMap<&'a str, FunctionMix> {
-    let mut found: BTreeMap<&'a str, FunctionMix> = BTreeMap::new();
+/// By number, as keys have it: what each function did, and what it is called.
+fn of<'a>(side: &Side<'a>, numbers: &[u32]) -> BTreeMap<u32, (&'a str, FunctionMix)> {
+    let mut found: BTreeMap<u32, (&'a str, FunctionMix)> = BTreeMap::new();
     let (mut ran, mut counted) = (BTreeSet::new(), BTreeSet::new());
+    let at = |function: u32| {
+        let number = numbers.get(function as usize)?;
+        Some((*number, side.code.functions.get(function as usize)?))
+    };
     for (key, gap) in &side.log.gaps {
-        let Some(function) = side.code.functions.get(key.function as usize) else { continue };
-        let mix = found.entry(&*function.bare).or_default();
+        let Some((number, function)) = at(key.function) else { continue };
+        let (_, mix) = found.entry(number).or_insert_with(|| (&*function.bare, FunctionMix::default()));
         mix.n_functions += usize::from(counted.insert(key.function));
         add_gap(side, gap, &mut mix.dynamic);
         for (block, what, _) in gap.counts() {
@@ -79,23 +89,30 @@ fn of<'a>(side: &Side<'a>) -> BTreeMap<&'a str, FunctionMix> {
         }
     }
     for activity in side.log.activities.iter().filter(|activity| activity.function != NONE) {
-        let Some(function) = side.code.functions.get(activity.function as usize) else { continue };
-        found.entry(&*function.bare).or_default().calls += activity.times;
+        let Some((number, function)) = at(activity.function) else { continue };
+        let (_, mix) = found.entry(number).or_insert_with(|| (&*function.bare, FunctionMix::default()));
+        mix.calls += activity.times;
     }
     found
 }
 
 /// The functions of both runs, the largest difference of instructions first.
-pub fn pairs(sides: &[Side<'_>; 2]) -> Vec<FunctionPair> {
-    let [mut old, mut new] = [of(&sides[0]), of(&sides[1])];
-    let names: BTreeSet<&str> = old.keys().chain(new.keys()).copied().collect();
-    let pair =
-        |name: &str| FunctionPair { name: name.to_owned(), sides: [old.remove(name), new.remove(name)] };
-    let mut all: Vec<FunctionPair> = names.into_iter().map(pair).collect();
+pub fn pairs(sides: &[Side<'_>; 2], keys: &Keys) -> Vec<FunctionPair> {
+    let [mut old, mut new] = [0, 1].map(|n: usize| of(&sides[n], &keys.functions[n]));
+    let numbers: BTreeSet<u32> = old.keys().chain(new.keys()).copied().collect();
+    let pair = |number: u32| {
+        let both = [old.remove(&number), new.remove(&number)];
+        let name = both.iter().flatten().next().map_or("", |(name, _)| *name);
+        FunctionPair { name: name.to_owned(), sides: both.map(|of| of.map(|(_, mix)| mix)) }
+    };
+    let mut all: Vec<FunctionPair> = numbers.into_iter().map(pair).collect();
     let insns = |of: &Option<FunctionMix>| of.as_ref().map_or(0, |of| of.dynamic.get(Metric::Total));
-    all.sort_by_key(|pair| {
-        let [a, b] = pair.sides.each_ref().map(insns);
-        std::cmp::Reverse(a.abs_diff(b))
+    all.sort_by(|x, y| {
+        let difference = |pair: &FunctionPair| {
+            let [a, b] = pair.sides.each_ref().map(insns);
+            a.abs_diff(b)
+        };
+        difference(y).cmp(&difference(x)).then_with(|| x.name.cmp(&y.name))
     });
     all
 }

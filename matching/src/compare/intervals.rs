@@ -3,7 +3,9 @@
 
 use super::code::NONE;
 use super::items::{Item, JOINED, Reading};
-use super::log::{Gap, GapKey, Kind, Place, Side};
+use super::keys::Keys;
+use super::log::{Counted, Gap, GapKey, Kind, Place, Side};
+use super::nests::{self, Nest};
 use super::pairs::Aligned;
 use std::collections::{BTreeMap, HashMap};
 
@@ -23,21 +25,39 @@ pub struct Key {
     pub is_inside: bool,
 }
 
+/// A gap, or what ran in it in some loops.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct GapPart {
+    /// Its number.
+    pub gap: u32,
+    /// The key of the loops; [`NONE`] of none of them. Without one, all of the gap.
+    pub inside: Option<u32>,
+}
+
 /// What ran in all intervals of one place.
 #[derive(Clone, Debug, Default)]
 pub struct Interval {
-    /// How often.
+    /// How many: of rounds, each is one, if they are compared one by one.
     pub times: f64,
-    /// The share of the events that were paired in the activations that they are of, that often.
+    /// In how many activations, or stretches of such, they were found.
+    pub weight: f64,
+    /// The share of the events that were paired in these, that often.
     pub confidence: f64,
     /// Instructions.
     pub insns: [f64; 2],
     /// Rounds of loops that are compared as a whole.
     pub rounds: [f64; 2],
-    /// By number: how often each gap.
-    pub gaps: [BTreeMap<u32, f64>; 2],
+    /// How often each gap.
+    pub gaps: [BTreeMap<GapPart, f64>; 2],
     /// By number: how often each activity that the other build has none for.
     pub alone: [BTreeMap<u32, f64>; 2],
+}
+
+impl Interval {
+    /// How sure it is that both builds did the same there, from 0 to 1.
+    pub fn sureness(&self) -> f64 {
+        if self.weight > 0.0 { self.confidence / self.weight } else { 0.0 }
+    }
 }
 
 /// How many events there are, and how many are paired.
@@ -66,11 +86,13 @@ pub struct Intervals<'a> {
     /// By side and activity: instructions of one activation with all that it called.
     pub inclusive: [Vec<f64>; 2],
     gaps: [HashMap<GapKey, u32>; 2],
+    /// By side, gap, and the key of the loop around all of it.
+    nests: [HashMap<(u32, u32), Nest>; 2],
     /// All of them.
     pub found: HashMap<Key, Interval>,
     /// Events that are paired.
     pub paired: [Events; 2],
-    /// Of these, rounds of loops that did not go round as often in both.
+    /// Of these, rounds of loops that are compared as a whole.
     pub whole: [f64; 2],
     /// How long they are.
     pub lengths: [Lengths; 2],
@@ -82,7 +104,7 @@ struct Part {
     insns: f64,
     rounds: f64,
     light: f64,
-    gaps: Vec<u32>,
+    gaps: Vec<GapPart>,
     alone: Vec<u32>,
 }
 
@@ -106,6 +128,7 @@ impl<'a> Intervals<'a> {
             readings,
             inclusive: [0, 1].map(|n: usize| inclusive(readings[n].side)),
             gaps,
+            nests: Default::default(),
             found: HashMap::new(),
             paired: Default::default(),
             whole: Default::default(),
@@ -130,7 +153,7 @@ impl<'a> Intervals<'a> {
             };
             let places = [place(0), place(1)];
             let key = Key { functions, from, to: places, is_inside: false };
-            self.put(key, parts, (aligned.times, share));
+            self.put(key, parts, 1.0, (aligned.times, share));
             let Some(anchor) = anchor else { break };
             at = anchor.map(|n| n + 1);
             if matches!(places[0].1, Place::Rounds(_)) {
@@ -159,18 +182,66 @@ impl<'a> Intervals<'a> {
         });
         let parts = [0, 1]
             .map(|n: usize| self.rounds(n, aligned.items[n].get(anchor[n]..ends[n]).unwrap_or_default()));
-        let times = aligned.times;
-        let is_equal = (parts[0].rounds - parts[1].rounds).abs() < 1e-9;
+        let (times, roots) = (aligned.times, [0, 1].map(|n: usize| self.key_at(n, places[n].1)));
+        let nests = [0, 1].map(|n: usize| self.nest(n, &parts[n], roots[n]));
+        let mut pieces = nests::apart(nests.each_ref());
         for n in [0, 1] {
             self.paired[n].heavy += parts[n].rounds * times;
             self.paired[n].light += parts[n].light * times;
-            if !is_equal {
-                self.whole[n] += parts[n].rounds * times;
-            }
+            let by_themselves: f64 = pieces.iter().filter(|of| of.n > 0.0).map(|of| of.rounds[n]).sum();
+            let rest = (parts[n].rounds - by_themselves).max(0.0);
+            self.whole[n] += rest * times;
+            pieces.iter_mut().filter(|of| of.n == 0.0).for_each(|of| of.rounds[n] = rest);
         }
-        let key = Key { functions, from: places, to: places, is_inside: true };
-        self.put(key, parts, (times, share));
+        // Gaps say what is usual; the activities themselves how much it is.
+        let scale = [0, 1].map(|n: usize| {
+            let all: f64 = pieces.iter().map(|piece| piece.insns[n]).sum();
+            if all > 0.0 { parts[n].insns / all } else { 0.0 }
+        });
+        for piece in pieces {
+            let part = |n: usize| {
+                let keys = piece.keys.iter().copied();
+                // What is in no loop is in the one around all of it.
+                let keys = keys.flat_map(|key| [Some(key), (key == roots[n]).then_some(NONE)]).flatten();
+                let keys: Vec<u32> = keys.collect();
+                let gaps = parts[n].gaps.iter();
+                let of = |of: &GapPart| {
+                    keys.iter().map(|key| GapPart { inside: Some(*key), ..*of }).collect::<Vec<_>>()
+                };
+                let gaps = gaps.flat_map(of).collect();
+                let insns = piece.insns[n] * scale[n];
+                Part { insns, rounds: piece.rounds[n], gaps, ..Part::default() }
+            };
+            let at = |n: usize| match piece.loops[n] {
+                NONE => places[n],
+                of => (
+                    self.readings[n].side.code.loops.get(of as usize).map_or(NONE, |of| of.function),
+                    Place::Rounds(of),
+                ),
+            };
+            let at = [at(0), at(1)];
+            let key = Key { functions, from: at, to: at, is_inside: true };
+            let parts = [part(0), part(1)];
+            self.put(key, parts, piece.n, (times, share));
+        }
         ends
+    }
+
+    /// The key of a loop.
+    fn key_at(&self, n: usize, place: Place) -> u32 {
+        let Place::Rounds(of) = place else { return NONE };
+        self.readings[n].keys.loops[n].get(of as usize).copied().unwrap_or(NONE)
+    }
+
+    /// The loops that ran in a part of a side in which rounds of `root` are.
+    fn nest(&mut self, n: usize, part: &Part, root: u32) -> Nest {
+        let mut all = Nest::default();
+        for part in &part.gaps {
+            let Some(gap) = self.gap(n, part.gap) else { continue };
+            let reading = &self.readings[n];
+            all.add(self.nests[n].entry((part.gap, root)).or_insert_with(|| Nest::of(reading, gap, root)));
+        }
+        all
     }
 
     fn function(&self, n: usize, activity: u32) -> u32 {
@@ -236,22 +307,21 @@ impl<'a> Intervals<'a> {
             Some(token) => reading.place_of(Some(*token)),
         };
         let key = GapKey { function: activity.function, from, to, is_inside };
-        part.gaps.extend(self.gaps[n].get(&key));
+        part.gaps.extend(self.gaps[n].get(&key).map(|gap| GapPart { gap: *gap, inside: None }));
     }
 
-    fn put(&mut self, key: Key, parts: [Part; 2], (times, share): (f64, f64)) {
-        let is_even = parts.iter().all(|part| part.rounds > 0.0)
-            && (parts[0].rounds - parts[1].rounds).abs() < 1e-9
-            && key.is_inside;
+    /// Adds what ran `times` in `n` intervals at a time; in one, if that is 0.
+    fn put(&mut self, key: Key, parts: [Part; 2], n_at_a_time: f64, (times, share): (f64, f64)) {
         let interval = self.found.entry(key).or_default();
-        interval.times += times;
+        interval.times += times * if n_at_a_time > 0.0 { n_at_a_time } else { 1.0 };
+        interval.weight += times;
         interval.confidence += times * share;
         for (n, part) in parts.into_iter().enumerate() {
             interval.insns[n] += part.insns * times;
             interval.rounds[n] += part.rounds * times;
             part.gaps.into_iter().for_each(|gap| *interval.gaps[n].entry(gap).or_default() += times);
             part.alone.into_iter().for_each(|of| *interval.alone[n].entry(of).or_default() += times);
-            let length = if is_even { part.insns / part.rounds } else { part.insns };
+            let length = if n_at_a_time > 0.0 { part.insns / n_at_a_time } else { part.insns };
             let all = part.insns * times;
             let lengths = &mut self.lengths[n];
             lengths.all += all;
@@ -261,7 +331,7 @@ impl<'a> Intervals<'a> {
     }
 
     /// The gaps of an activity of a side, each as often as it is gone through.
-    pub fn gaps_of(&self, n: usize, activity: u32) -> Vec<u32> {
+    pub fn gaps_of(&self, n: usize, activity: u32) -> Vec<GapPart> {
         let mut part = Part::default();
         let n_tokens =
             self.readings[n].side.log.activities.get(activity as usize).map_or(0, |of| of.tokens.len());
@@ -273,6 +343,34 @@ impl<'a> Intervals<'a> {
             }
         }
         part.gaps
+    }
+
+    /// What is what.
+    pub fn keys(&self) -> &'a Keys {
+        self.readings[0].keys
+    }
+
+    /// All of them, those with most instructions first.
+    pub fn by_size(&self) -> Vec<(Key, Interval)> {
+        let mut all: Vec<(Key, Interval)> = self.found.iter().map(|(key, of)| (*key, of.clone())).collect();
+        let size = |of: &Interval| of.insns[0] + of.insns[1];
+        all.sort_by(|a, b| size(&b.1).total_cmp(&size(&a.1)).then(a.0.cmp(&b.0)));
+        all
+    }
+
+    /// What was counted in a part of a gap.
+    pub fn counts(
+        &self,
+        n: usize,
+        part: GapPart,
+        gap: &'a Gap,
+    ) -> impl Iterator<Item = (u32, Counted, u64)> + 'a {
+        let Reading { side, keys, .. } = &self.readings[n];
+        let key = move |block: u32| {
+            let innermost = side.code.blocks.get(block as usize).map_or(NONE, |of| of.innermost);
+            keys.loops[n].get(innermost as usize).copied().unwrap_or(NONE)
+        };
+        gap.counts().filter(move |(block, ..)| part.inside.is_none_or(|of| of == key(*block)))
     }
 
     /// Gap `at` of a side.

@@ -62,7 +62,14 @@ pub struct Reading<'a> {
     pub transparent: &'a BTreeSet<CallKey>,
     /// By activity: what all that it calls comes to, whatever is transparent.
     prints: Vec<u64>,
+    /// By activity: how many events it has, with those of transparent calls.
+    sizes: Vec<usize>,
 }
+
+/// So many events of a call stand in the place of it; where there are more, the call stands for them.
+const MOST_SPLICED: usize = 1 << 20;
+/// From so many on, calls stand for what they did.
+pub const MOST_ITEMS: usize = 1 << 22;
 
 /// A number that hardly any two others have.
 fn mixed(a: u64, b: u64) -> u64 {
@@ -80,7 +87,7 @@ impl<'a> Reading<'a> {
         keys: &'a Keys,
         transparent: &'a BTreeSet<CallKey>,
     ) -> Reading<'a> {
-        let mut reading = Reading { n, side, keys, transparent, prints: Vec::new() };
+        let mut reading = Reading { n, side, keys, transparent, prints: Vec::new(), sizes: Vec::new() };
         // Who calls another one has a larger number.
         for activity in &side.log.activities {
             let calls = activity.tokens.iter().filter_map(|token| reading.call(activity.function, *token));
@@ -91,8 +98,28 @@ impl<'a> Reading<'a> {
             // In whatever order: compilers change it.
             let print = print.fold(0u64, u64::wrapping_add);
             reading.prints.push(print);
+            let inner = activity.tokens.iter().map(|token| match reading.call(activity.function, *token) {
+                Some((key, called)) if reading.is_spliced(&key, called) => reading.size(called) + 1,
+                _ => 1,
+            });
+            let size = inner.fold(0, usize::saturating_add);
+            reading.sizes.push(size);
         }
         reading
+    }
+
+    fn size(&self, activity: u32) -> usize {
+        self.sizes.get(activity as usize).copied().unwrap_or_default()
+    }
+
+    /// Whether what a call came to stands in its place: it is transparent, and not too much.
+    fn is_spliced(&self, key: &CallKey, called: u32) -> bool {
+        self.transparent.contains(key) && self.size(called) <= MOST_SPLICED
+    }
+
+    /// Whether what a call came to may stand in its place.
+    pub fn can_be_opened(&self, activity: u32) -> bool {
+        (1..=MOST_SPLICED).contains(&self.size(activity))
     }
 
     /// What tells an event with this `key` from others with the same: what was called there, all the way
@@ -171,7 +198,7 @@ impl<'a> Reading<'a> {
                 }
                 Kind::Call(_) => {
                     let Some((key, called)) = self.call(of.function, token) else { continue };
-                    if self.transparent.contains(&key) {
+                    if self.is_spliced(&key, called) && items.len() - first < MOST_ITEMS {
                         items.push(Item { key: NONE, name: NONE, activity, token: n });
                         open.push((called, 0));
                         continue;

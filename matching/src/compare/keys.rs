@@ -6,8 +6,10 @@
 //! Where nothing is known of lines, a call is known by the functions alone, and a loop by what a matching
 //! of the builds says of its header.
 
-use super::code::{Code, NONE, count};
+use super::Was;
+use super::code::{Code, Function, NONE, count};
 use super::log::{Kind, Side};
+use super::unnamed;
 use crate::names::bare;
 use program::{Lines, Va};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -21,11 +23,26 @@ pub struct Origin {
     pub line: u32,
 }
 
+/// How it was found out that a call, or a loop, of both builds is one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum How {
+    /// By the line that it was written in, or the lines of the loop's body.
+    Line,
+    /// By a line near by, for the builds do not say the same one.
+    NearLine,
+    /// By the names of both functions alone.
+    Names,
+    /// By what a matching of the builds says of the block.
+    Block,
+    /// It was not: one build alone has it.
+    Alone,
+}
+
 /// Names of both builds, and what is what.
 #[derive(Default)]
 pub struct Keys {
     names: HashMap<Box<str>, u32>,
-    /// By side, and function: its bare name's number.
+    /// By side, and function: its number; equal ones have one.
     pub functions: [Vec<u32>; 2],
     /// By side, and site: where it was written.
     pub sites: [Vec<Option<Origin>>; 2],
@@ -33,6 +50,8 @@ pub struct Keys {
     lines: HashMap<(Origin, u32), u32>,
     /// By side, and loop: equal ones have one number.
     pub loops: [Vec<u32>; 2],
+    /// By loop of the new build: how that was found out.
+    how_loops: Vec<How>,
 }
 
 /// A call, as both builds know it.
@@ -45,18 +64,32 @@ pub struct CallKey {
 }
 
 impl Keys {
-    /// Of two sides; `was` says of blocks of their first modules, by where they start, what those of the new
-    /// build were in the old one, where lines do not say it.
-    pub fn of(sides: &[Side<'_>; 2], was: &HashMap<Va, Va>) -> Keys {
+    /// Of two sides; `was` says what is what where neither lines nor names say it.
+    pub fn of(sides: &[Side<'_>; 2], was: &Was) -> Keys {
         let mut keys = Keys::default();
+        keys.functions = functions(&mut keys.names, sides, was);
+        unnamed::pair(sides, &mut keys.functions);
         for (n, side) in sides.iter().enumerate() {
-            let all = side.code.functions.iter();
-            keys.functions[n] = all.map(|of| number(&mut keys.names, &of.bare)).collect();
             keys.sites[n] = sites(side, &mut keys.names);
         }
         keys.lines = other_lines(&keys, sides);
-        keys.loops = loops(&mut keys.names, sides, was);
+        (keys.loops, keys.how_loops) = loops(&mut keys.names, sides, &was.blocks);
         keys
+    }
+
+    /// How it is known what a call of side `n` is.
+    pub fn how_site(&self, n: usize, site: u32) -> How {
+        match self.sites[n].get(site as usize).copied().flatten() {
+            None => How::Names,
+            Some(from) if n == 1 && self.lines.keys().any(|(other, _)| *other == from) => How::NearLine,
+            Some(_) => How::Line,
+        }
+    }
+
+    /// How it is known what a loop of side `n` is.
+    pub fn how_loop(&self, n: usize, of: u32) -> How {
+        let found = || self.how_loops.get(of as usize).copied();
+        (n == 1).then(found).flatten().unwrap_or(How::Alone)
     }
 
     /// The call of `callee`, a function of side `n`, at `site`, in `function`.
@@ -82,6 +115,33 @@ fn number(names: &mut HashMap<Box<str>, u32>, name: &str) -> u32 {
     let next = count(names.len());
     names.insert(name.into(), next);
     next
+}
+
+/// By side and function: the number of its name; where none says it, what it was.
+fn functions(names: &mut HashMap<Box<str>, u32>, [old, new]: &[Side<'_>; 2], was: &Was) -> [Vec<u32>; 2] {
+    // What no name can be: one file is the same whoever loads it.
+    let unnamed = |side: &Side<'_>, of: &Function| {
+        let id = side.modules.get(of.module as usize).map(|module| module.program.image.id.0);
+        format!("\0{:x} {}", id.unwrap_or_default(), of.entry)
+    };
+    let name = |side, of: &Function| if of.is_named { of.bare.to_string() } else { unnamed(side, of) };
+    let known: BTreeSet<&str> =
+        new.code.functions.iter().filter(|of| of.is_named).map(|of| &*of.bare).collect();
+    let of_old = old.code.functions.iter().map(|of| number(names, &name(old, of))).collect::<Vec<u32>>();
+    let mut entries = HashMap::new();
+    for (of, number) in old.code.functions.iter().zip(&of_old) {
+        if of.module == 0 && !(of.is_named && known.contains(&*of.bare)) {
+            entries.insert(of.entry, *number);
+        }
+    }
+    let of_new = new.code.functions.iter().map(|of| {
+        let is_known = of.is_named && names.contains_key(&of.bare);
+        let entry = was.functions.get(&of.entry).filter(|_| of.module == 0 && !is_known);
+        let was = entry.and_then(|entry| entries.get(entry)).copied();
+        was.unwrap_or_else(|| number(names, &name(new, of)))
+    });
+    let of_new = of_new.collect();
+    [of_old, of_new]
 }
 
 /// Where each call was written that is in a file with lines.
@@ -246,7 +306,7 @@ impl LoopKeys {
     }
 
     /// Of a loop of the new build, whose header became of the one there.
-    fn of_new(&mut self, lines: Option<LoopLines>, was: Option<Va>) -> u32 {
+    fn of_new(&mut self, lines: Option<LoopLines>, was: Option<Va>) -> (u32, How) {
         let alike = lines.and_then(|LoopLines { function, lines, header }| {
             let score = |one: &Cluster| {
                 let near = one.header.abs_diff(header) <= 1;
@@ -258,16 +318,20 @@ impl LoopKeys {
             (best.0 >= ALIKE).then_some(best.1.key)
         });
         let by_match = || was.and_then(|was| self.headers.get(&was).copied());
-        alike.or_else(by_match).unwrap_or_else(|| self.next())
+        match (alike, by_match()) {
+            (Some(key), _) => (key, How::Line),
+            (None, Some(key)) => (key, How::Block),
+            (None, None) => (self.next(), How::Alone),
+        }
     }
 }
 
-/// By side and loop: its number; `was` as [`Keys::of`] has it.
+/// By side and loop: its number; `was` of blocks.
 fn loops(
     names: &mut HashMap<Box<str>, u32>,
     [old, new]: &[Side<'_>; 2],
     was: &HashMap<Va, Va>,
-) -> [Vec<u32>; 2] {
+) -> ([Vec<u32>; 2], Vec<How>) {
     let mut keys = LoopKeys::default();
     let mut of_old = Vec::new();
     for (n, of) in old.code.loops.iter().enumerate() {
@@ -282,8 +346,8 @@ fn loops(
         let was = was.get(&of.header).copied().filter(|_| module(new.code, of.function) == 0);
         keys.of_new(loop_lines(new, n, names), was)
     });
-    let of_new = of_new.collect();
-    [of_old, of_new]
+    let (of_new, how) = of_new.unzip();
+    ([of_old, of_new], how)
 }
 
 fn module(code: &Code, function: u32) -> u32 {

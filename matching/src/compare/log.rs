@@ -174,6 +174,9 @@ pub struct Log {
     pub calls: Vec<Called>,
     /// By thread: the activity that is all of it.
     pub threads: Vec<(ThreadId, u32)>,
+    /// By thread, if they are asked for: the number of the symbol where each event is, in the order of events,
+    /// those of what was called behind the call.
+    pub positions: Vec<Vec<u64>>,
     /// What ran between events.
     pub gaps: Vec<(GapKey, Gap)>,
     /// Blocks that are of no function, or of none that is known.
@@ -205,6 +208,8 @@ struct Mark {
 struct Recent {
     /// [`NONE`] of a call.
     of: u32,
+    /// The symbol.
+    at: u64,
     start: Mark,
     end: Mark,
     /// What was written in it and taken away again.
@@ -254,6 +259,10 @@ pub struct Builder<'a> {
     counters: Vec<u32>,
     now: Mark,
     thread: Option<ThreadId>,
+    /// Where each event of that is, if this is kept.
+    positions: Option<Vec<u64>>,
+    /// How many symbols of the thread there were.
+    n_symbols: u64,
     /// Reused.
     bytes: Vec<u8>,
     sums: HashMap<u32, u64>,
@@ -278,9 +287,18 @@ impl<'a> Builder<'a> {
             counters: Vec::new(),
             now: Mark::default(),
             thread: None,
+            positions: None,
+            n_symbols: 0,
             bytes: Vec::new(),
             sums: HashMap::new(),
         }
+    }
+
+    /// Keeps where each event is.
+    #[must_use]
+    pub fn with_positions(mut self) -> Builder<'a> {
+        self.positions = Some(Vec::new());
+        self
     }
 
     /// The next symbols of a thread. Each thread's come one behind the other.
@@ -297,6 +315,7 @@ impl<'a> Builder<'a> {
                 Step::Enter(func) => self.enter(func.0, symbol.is_from_outside()),
                 Step::Exit => self.exit(symbol.cause()),
             }
+            self.n_symbols += 1;
         }
     }
 
@@ -313,7 +332,9 @@ impl<'a> Builder<'a> {
         }
         if let Some(activity) = self.closed() {
             self.log.threads.push((thread, activity.0));
+            self.log.positions.extend(self.positions.as_mut().map(std::mem::take));
         }
+        self.n_symbols = 0;
     }
 
     fn start(&mut self, function: u32, site: u32) {
@@ -396,7 +417,13 @@ impl<'a> Builder<'a> {
             self.pack(at);
         } else {
             last.recent = (self.recent.len(), stretch);
-            self.recent.push(Recent { of: innermost, start, end: self.now, packed: Vec::new() });
+            self.recent.push(Recent {
+                of: innermost,
+                at: self.n_symbols,
+                start,
+                end: self.now,
+                packed: Vec::new(),
+            });
         }
     }
 
@@ -439,7 +466,7 @@ impl<'a> Builder<'a> {
         let mut last = Mark::default();
         self.now.at = self.counters.len();
         for recent in std::mem::take(&mut self.recent) {
-            let Recent { of, start, end, packed } = recent;
+            let Recent { of, at, start, end, packed } = recent;
             let here = Place::Rounds(of);
             self.add_gap(GapKey { function, from, to: here, is_inside: false }, (last, start), &[]);
             self.add_gap(GapKey { function, from: here, to: here, is_inside: true }, (start, end), &packed);
@@ -450,6 +477,7 @@ impl<'a> Builder<'a> {
                 heavy: end.heavy - start.heavy,
             };
             self.tokens.push((Token(Token::ROUNDS | of), sums));
+            self.positions.as_mut().into_iter().for_each(|all| all.push(at));
             (from, last) = (here, end);
         }
         self.add_gap(GapKey { function, from, to, is_inside: false }, (last, self.now), &[]);
@@ -476,19 +504,32 @@ impl<'a> Builder<'a> {
     }
 
     fn enter(&mut self, function: u32, is_from_outside: bool) {
-        if is_from_outside {
-            self.end_tails();
+        while let Some(top) = self.open.last().filter(|top| top.is_tail)
+            && (is_from_outside || !self.may_jump_to(top, function))
+        {
+            self.close_one();
         }
         let site = self.site(function, is_from_outside);
         let place = if site == NONE { Place::Called(function) } else { Place::Site(site) };
         let sums = self.end_stretch(place);
         // What it is a call of is known when that has returned.
         self.tokens.push((Token(0), sums));
+        let at = self.n_symbols;
+        self.positions.as_mut().into_iter().for_each(|all| all.push(at));
         if let Some(top) = self.open.last_mut() {
             top.stretch += 1;
             top.from = place;
         }
         self.start(function, site);
+    }
+
+    /// Whether what has jumped out may have jumped to `function`. A stub jumps to what it is a stub of: if that
+    /// is not recorded, its caller may call another one next, and no block stands between.
+    fn may_jump_to(&self, open: &Open, function: u32) -> bool {
+        let Some(block) = self.code.blocks.get(open.block as usize) else { return true };
+        let sites = self.code.sites.get(block.sites.start as usize..block.sites.end as usize);
+        let mut jumps = sites.unwrap_or_default().iter().filter(|site| site.is_tail).peekable();
+        jumps.peek().is_none() || jumps.any(|site| self.code.may_lead(site, function))
     }
 
     /// The call of the function on top that leads to `function`; goes on behind it.

@@ -1,8 +1,8 @@
 //! Intervals in which one build did more than the other.
 
-use super::functions::add_gap;
-use super::intervals::{Interval, Intervals, Key};
-use super::log::{Kind, Side};
+use super::functions::add_counts;
+use super::intervals::{GapPart, Interval, Intervals, Key};
+use super::log::{Counted, Kind, Side};
 use program::{Metric, Mix};
 use std::collections::{BTreeMap, HashMap};
 
@@ -20,6 +20,8 @@ pub struct Outlier {
     pub insns: [f64; 2],
     /// Rounds of loops that were compared as a whole.
     pub rounds: [f64; 2],
+    /// Blocks that ran in it, by number, and how often; not those of calls that one build alone made.
+    pub ran: [BTreeMap<u32, f64>; 2],
     /// What ran, metric by metric.
     pub mixes: [Vec<f64>; 2],
     /// The metrics that differ most.
@@ -61,9 +63,10 @@ pub fn of(
         Outlier {
             key,
             times: of.times,
-            confidence: of.confidence / of.times.max(1.0),
+            confidence: of.sureness(),
             insns: of.insns,
             rounds: of.rounds,
+            ran: [0, 1].map(|n: usize| ran(intervals, n, &of)),
             mixes,
             because,
         }
@@ -98,14 +101,14 @@ fn joined(all: Vec<(Key, Interval)>) -> Vec<(Key, Interval)> {
         };
         let found = behind.iter().filter(cancels).min_by(|a, b| {
             let rest = |n: usize| {
-                all[n].as_ref().map_or(f64::MAX, |of| (difference(&of.1) + difference(&of.1)).abs())
+                all[n].as_ref().map_or(f64::MAX, |next| (difference(&of) + difference(&next.1)).abs())
             };
             rest(**a).total_cmp(&rest(**b))
         });
         let Some((other, next)) = found.copied().and_then(|other| all[other].take()) else { continue };
         let mut sum = of;
         if next.times > sum.times {
-            (sum.times, sum.confidence) = (next.times, next.confidence);
+            (sum.times, sum.weight, sum.confidence) = (next.times, next.weight, next.confidence);
         }
         for side in [0, 1] {
             sum.insns[side] += next.insns[side];
@@ -120,6 +123,19 @@ fn joined(all: Vec<(Key, Interval)>) -> Vec<(Key, Interval)> {
         all[n] = Some((Key { to: other.to, ..key }, sum));
     }
     all.into_iter().flatten().collect()
+}
+
+/// The blocks that ran in an interval, and how often.
+#[expect(clippy::cast_precision_loss, reason = "counts up to 2⁵³ are exact")]
+fn ran(intervals: &Intervals<'_>, n: usize, of: &Interval) -> BTreeMap<u32, f64> {
+    let mut ran = BTreeMap::new();
+    for (&part, &times) in &of.gaps[n] {
+        let Some(gap) = intervals.gap(n, part.gap) else { continue };
+        for (block, _, count) in intervals.counts(n, part, gap).filter(|(_, what, _)| *what == Counted::Run) {
+            *ran.entry(block).or_default() += count as f64 * times / gap.times.max(1) as f64;
+        }
+    }
+    ran
 }
 
 /// What ran in all of an interval.
@@ -146,10 +162,10 @@ fn add(sum: &mut [f64], one: &[f64], times: f64) {
 }
 
 /// What runs in a gap, once.
-fn one_of(side: &Side<'_>, n: usize, intervals: &Intervals<'_>, gap: u32) -> Vec<f64> {
-    let Some(gap) = intervals.gap(n, gap) else { return Vec::new() };
+fn one_of(side: &Side<'_>, n: usize, intervals: &Intervals<'_>, part: GapPart) -> Vec<f64> {
+    let Some(gap) = intervals.gap(n, part.gap) else { return Vec::new() };
     let mut mix = Mix::default();
-    add_gap(side, gap, &mut mix);
+    add_counts(side, intervals.counts(n, part, gap), &mut mix);
     #[expect(clippy::cast_precision_loss, reason = "counts up to 2⁵³ are exact")]
     let one = |metric: &Metric| mix.get(*metric) as f64 / gap.times.max(1) as f64;
     Metric::ALL.iter().map(one).collect()

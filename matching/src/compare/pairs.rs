@@ -5,9 +5,11 @@
 //! larger number, so those with the largest come first.
 
 use super::code::NONE;
-use super::items::{Item, Numbers, Reading};
+use super::items::{Item, JOINED, MOST_ITEMS, Numbers, Reading};
+use super::log::Place;
 use super::sequence::{self, Keyed};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// How deep gaps are opened, one in another.
 const MOST_OPENED: u32 = 12;
@@ -100,11 +102,39 @@ impl Making<'_, '_> {
         let (opened_new, is_open_too) = self.opened(1, new, &of_old);
         match is_open || is_open_too {
             true => self.align(&opened_old, &opened_new, depth + 1, false),
-            false => {
-                self.items[0].extend_from_slice(old);
-                self.items[1].extend_from_slice(new);
+            false => self.nests(old, new),
+        }
+    }
+
+    /// Appends what is between two pairs, and in which nothing is the same. Compilers make other loops of
+    /// the same ones: the rounds in it are one nest then, which is compared as a whole, for its ends are known.
+    fn nests(&mut self, old: &[Item], new: &[Item]) {
+        let ranges = [self.rounds(0, old), self.rounds(1, new)];
+        for (n, items) in [old, new].into_iter().enumerate() {
+            let first = self.items[n].len();
+            self.items[n].extend_from_slice(items);
+            if let [Some(_), Some(_)] = &ranges
+                && let Some(range) = &ranges[n]
+            {
+                let nest = self.items[n].get_mut(first + range.start + 1..first + range.end);
+                nest.unwrap_or_default().iter_mut().for_each(|item| (item.key, item.name) = (JOINED, JOINED));
             }
         }
+        if let [Some(a), Some(b)] = ranges {
+            let before = |n: usize, items: &[Item]| self.items[n].len() - items.len();
+            self.pairs.push((before(0, old) + a.start, before(1, new) + b.start));
+        }
+    }
+
+    /// Where rounds stand among `items` of side `n`, between which nothing is called.
+    fn rounds(&self, n: usize, items: &[Item]) -> Option<Range<usize>> {
+        let is_rounds =
+            |item: &Item| item.is_event() && matches!(self.sides[n].place(item), Place::Rounds(_));
+        let start = items.iter().position(is_rounds)?;
+        let rest = items.get(start..)?.iter();
+        let nest = rest.take_while(|item| !item.is_event() || is_rounds(item)).collect::<Vec<_>>();
+        let len = nest.iter().rposition(|item| is_rounds(item))? + 1;
+        Some(start..start + len)
     }
 
     /// `items` with what the calls did that are none of `others`; and whether there is any.
@@ -117,13 +147,7 @@ impl Making<'_, '_> {
                 opened.push(*item);
                 continue;
             };
-            let has_events = self.sides[n]
-                .side
-                .log
-                .activities
-                .get(activity as usize)
-                .is_some_and(|of| !of.tokens.is_empty());
-            if !has_events {
+            if !self.sides[n].can_be_opened(activity) || opened.len() >= MOST_ITEMS {
                 opened.push(*item);
                 continue;
             }

@@ -93,8 +93,9 @@ fn alone(name: &str, of: &FunctionMix, total: &Mix) -> UnmatchedRow {
     UnmatchedRow { name: readable(name), instructions, share }
 }
 
+/// A count, rounded.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count, rounded")]
-fn count(n: f64) -> u64 {
+pub fn count(n: f64) -> u64 {
     n.round() as u64
 }
 
@@ -122,7 +123,8 @@ fn matched(found: &Comparison) -> Matched {
     }
 }
 
-fn outlier(sides: &[Side<'_>; 2], of: &Outlier) -> OutlierRow {
+/// An interval in which the builds differ.
+pub fn outlier(sides: &[Side<'_>; 2], of: &Outlier) -> OutlierRow {
     let function = |n: usize| name(&sides[n], of.key.functions[n]);
     let place = |at: [At; 2]| Both { old: place(&sides[0], at[0]), new: place(&sides[1], at[1]) };
     let reason = |metric: &Metric| {
@@ -147,16 +149,18 @@ fn outlier(sides: &[Side<'_>; 2], of: &Outlier) -> OutlierRow {
         times: count(of.times),
         confidence: of.confidence.clamp(0.0, 1.0),
         because: of.because.iter().map(reason).collect(),
+        remarks: Vec::new(),
     }
 }
 
-fn name(side: &Side<'_>, function: u32) -> String {
+/// The name of a function, as people say it.
+pub fn name(side: &Side<'_>, function: u32) -> String {
     let of = side.code.functions.get(function as usize);
     of.map_or_else(|| "a thread".to_owned(), |of| readable(&of.bare))
 }
 
 /// A place as people say it.
-fn place(side: &Side<'_>, (function, place): At) -> String {
+pub fn place(side: &Side<'_>, (function, place): At) -> String {
     let line = |at: Va| {
         let module = side.code.functions.get(function as usize).map_or(NONE, |of| of.module);
         let lines = side.modules.get(module as usize).and_then(|module| module.lines.as_ref());

@@ -104,6 +104,39 @@ fn rounds_between_calls_are_one_event_and_what_is_behind_the_last_is_not_of_it()
 }
 
 #[test]
+fn a_stub_of_what_is_not_recorded_is_left_where_another_is_called_next() {
+    let mut code = code();
+    code.imports.push("elsewhere".into());
+    code.functions[2].name = "here".into();
+    for site in code.sites.iter_mut().filter(|site| site.function == 1) {
+        (site.leads, site.is_tail) = (Leads::Import(0), true);
+    }
+    let tail = Symbol::exit(Cause::Tail).0;
+    for next in [2, 1] {
+        code.sites[1].leads = Leads::To(next);
+        // 0 calls 1, which jumps to what is not recorded; 0 goes on in the same block, and calls another.
+        let log = log_of(&code, &[f(0), 4, f(1), 4, tail, f(next), 0, E, E]);
+        let main = &log.activities[log.activities.len() - 2];
+        assert_eq!((main.tokens.len(), main.function), (2, 0), "{next}");
+    }
+    // The same stub, of what is recorded.
+    code.imports[0] = "here".into();
+    let log = log_of(&code, &[f(0), 4, f(1), 4, tail, f(2), 0, E, E]);
+    assert_eq!(log.activities[log.activities.len() - 2].tokens.len(), 1);
+}
+
+#[test]
+fn positions_are_the_symbols_where_events_are() {
+    let code = code();
+    let mut builder = Builder::new(&code).with_positions();
+    // Rounds at 2 (in them, at 3, the inner loop's); calls at 6 and 9, and in the first of them rounds at 8.
+    let calls = [&[f(1), 0, 2, E][..], &[f(1), 0, E]].concat();
+    builder.push(ThreadId(0), &[&[f(0), 0, 1, 2, 3, 4][..], &calls, &[E]].concat());
+    builder.push(ThreadId(1), &[f(2), 0, 1, E]);
+    assert_eq!(builder.finish().positions, [vec![0, 2, 6, 8, 10], vec![0, 2]]);
+}
+
+#[test]
 fn who_jumps_to_another_is_its_caller() {
     let code = code();
     let tail = Symbol::exit(Cause::Tail).0;
