@@ -10,6 +10,7 @@
 //! comparison" (2009). Alignment of call trees instead of signatures of their order is ours.
 
 mod anchors;
+mod base;
 mod code;
 mod explain;
 pub mod expression;
@@ -39,7 +40,7 @@ use anchors::Anchors;
 use explain::Explaining;
 use intervals::Intervals;
 use items::Reading;
-use keys::Keys;
+use keys::{CallKey, Keys};
 use program::{Mix, Program, Va};
 use std::collections::{BTreeSet, HashMap};
 
@@ -128,21 +129,65 @@ impl Comparison {
     /// Of two runs. Where neither lines nor names say what is what, `was` does. What is `unsteady` in one of the
     /// builds is no outlier.
     pub fn compute(sides: &[Side<'_>; 2], was: &Was, unsteady: &[Unsteady; 2]) -> Comparison {
-        align(sides, was, |intervals| {
-            let is_unsteady = |key: &Key| (0..2).any(|n| unsteady[n].has(n, key));
-            let (outliers, n_unsteady) = outliers::of(sides, intervals, is_unsteady);
-            Comparison {
-                functions: functions::pairs(sides, intervals.keys()),
-                totals: [0, 1].map(|n: usize| functions::total(&sides[n])),
-                events: [0, 1].map(|n: usize| intervals::events(&sides[n])),
-                paired: intervals.paired,
-                whole_rounds: intervals.whole,
-                lengths: intervals.lengths,
-                intervals: intervals.by_size(),
-                outliers,
-                n_unsteady,
+        align(sides, was, |intervals| Comparison::of(sides, intervals, unsteady))
+    }
+
+    /// The same, by way of a run of another build, `base`: each is aligned with that, which `was` is of.
+    /// `direct` is of both.
+    pub fn through(
+        base: Side<'_>,
+        sides: &[Side<'_>; 2],
+        [was_old, was_new, direct]: [&Was; 3],
+        unsteady: &[Unsteady; 2],
+    ) -> Comparison {
+        let all = [[base, sides[0]], [base, sides[1]]];
+        let keys_by = [Keys::of(&all[0], was_old), Keys::of(&all[1], was_new)];
+        // What is not called in all three stands in its caller in all three.
+        let mut alone = [0, 1].map(|n: usize| alone(&all[n], &keys_by[n]));
+        for (function, site, callee) in keys::calls(&base) {
+            let both = [0, 1].map(|n: usize| keys_by[n].call(0, function, site, callee));
+            if (0..2).any(|n: usize| alone[n][0].contains(&both[n])) {
+                for n in [0, 1] {
+                    alone[n].iter_mut().for_each(|of| _ = of.insert(both[n]));
+                }
             }
-        })
+        }
+        let reading = |n: usize, of: usize| Reading::new(of, &all[n][of], &keys_by[n], &alone[n][of]);
+        let by = [[reading(0, 0), reading(0, 1)], [reading(1, 0), reading(1, 1)]];
+        let of_both = by.each_ref().map(threads::pairs);
+        let roots = of_both[0].iter().filter_map(|[root, old]| {
+            let new = of_both[1].iter().find(|[other, _]| other == root)?;
+            Some([*root, *old, new[1]])
+        });
+        let roots: Vec<[u32; 3]> = roots.collect();
+        let mut keys = Keys::of(sides, direct);
+        let [with_old, with_new] = keys_by.each_ref().map(|of| of.loops[1].clone());
+        keys.loops = [with_old, with_new];
+        // What the base does not have is of one build alone.
+        let known: BTreeSet<u32> = keys_by[0].loops[0].iter().copied().collect();
+        let unknown = keys.loops[1].iter_mut().filter(|key| !known.contains(key));
+        unknown.for_each(|key| *key |= 1 << 31);
+        let none = BTreeSet::new();
+        let readings = [0, 1].map(|n: usize| Reading::new(n, &sides[n], &keys, &none));
+        let mut intervals = Intervals::new(&readings);
+        base::align(by.each_ref(), &roots, |aligned| intervals.add(&aligned));
+        Comparison::of(sides, &intervals, unsteady)
+    }
+
+    fn of(sides: &[Side<'_>; 2], intervals: &Intervals<'_>, unsteady: &[Unsteady; 2]) -> Comparison {
+        let is_unsteady = |key: &Key| (0..2).any(|n| unsteady[n].has(n, key));
+        let (outliers, n_unsteady) = outliers::of(sides, intervals, is_unsteady);
+        Comparison {
+            functions: functions::pairs(sides, intervals.keys()),
+            totals: [0, 1].map(|n: usize| functions::total(&sides[n])),
+            events: [0, 1].map(|n: usize| intervals::events(&sides[n])),
+            paired: intervals.paired,
+            whole_rounds: intervals.whole,
+            lengths: intervals.lengths,
+            intervals: intervals.by_size(),
+            outliers,
+            n_unsteady,
+        }
     }
 }
 
@@ -178,11 +223,19 @@ fn align<T>(sides: &[Side<'_>; 2], was: &Was, of: impl FnOnce(&Intervals<'_>) ->
 /// What comes `of` two runs, once it is known what is what in them, and which threads are which.
 fn read<T>(sides: &[Side<'_>; 2], was: &Was, of: impl FnOnce(&[Reading<'_>; 2], &[[u32; 2]]) -> T) -> T {
     let keys = Keys::of(sides, was);
-    let calls = [0, 1].map(|n: usize| keys::calls_of(&keys, n, &sides[n]));
-    let alone = |a: &BTreeSet<_>, b: &BTreeSet<_>| a.difference(b).copied().collect::<BTreeSet<_>>();
-    let transparent = [alone(&calls[0], &calls[1]), alone(&calls[1], &calls[0])];
+    let transparent = alone(sides, &keys);
     let reading = |n: usize| Reading::new(n, &sides[n], &keys, &transparent[n]);
     let readings = [reading(0), reading(1)];
     let roots = threads::pairs(&readings);
     of(&readings, &roots)
+}
+
+/// Calls that one side alone makes, by side.
+fn alone(sides: &[Side<'_>; 2], keys: &Keys) -> [BTreeSet<CallKey>; 2] {
+    let calls = [0, 1].map(|n: usize| {
+        let of = keys::calls(&sides[n]).into_iter();
+        of.map(|(function, site, callee)| keys.call(n, function, site, callee)).collect::<BTreeSet<_>>()
+    });
+    let alone = |a: &BTreeSet<_>, b: &BTreeSet<_>| a.difference(b).copied().collect::<BTreeSet<_>>();
+    [alone(&calls[0], &calls[1]), alone(&calls[1], &calls[0])]
 }

@@ -46,6 +46,10 @@ pub struct Args {
     /// builds
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
     runs: u8,
+    /// Compare both by way of this build, which is less optimised (a program, or a trace, as they are): what is
+    /// the same as the same in it is the same
+    #[arg(long, value_name = "BASE", conflicts_with_all = ["anchors", "explain"])]
+    base: Option<PathBuf>,
     /// What functions are sorted by: `dyn.agg.total` are instructions that ran, `stat.` those of the code
     /// that ran, once; `calls`
     #[arg(long, value_name = "METRIC", default_value = "dyn.agg.total", value_parser = metric)]
@@ -209,22 +213,27 @@ fn unsteady(runs: &[Read<'_>]) -> Unsteady {
 
 /// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Answer> {
-    let are_programs = [&args.old, &args.new].map(|path| record::is_program(path));
-    if are_programs[0] != are_programs[1] && args.new.exists() && args.old.exists() {
-        let (program, other) = if are_programs[0] { (&args.old, &args.new) } else { (&args.new, &args.old) };
+    let named = [Some(&args.old), Some(&args.new), args.base.as_ref()];
+    let named: Vec<&Path> = named.into_iter().flatten().map(PathBuf::as_path).collect();
+    let (programs, others): (Vec<&Path>, Vec<&Path>) =
+        named.iter().partition(|path| record::is_program(path));
+    if let [program, ..] = programs[..]
+        && let Some(other) = others.iter().find(|path| path.exists())
+        && program.exists()
+    {
         let what = format!("{} is a program, and {} is none", program.display(), other.display());
-        return Err(Hinted::new(what, "name two programs, which are run, or two recordings of such").into());
+        return Err(Hinted::new(what, "name programs alone, which are run, or recordings of such").into());
     }
-    if args.args.is_empty() && are_programs == [false; 2] {
+    if args.args.is_empty() && programs.is_empty() {
         if args.setup.is_some() || args.runs > 1 {
             let what = "--setup and --runs are for programs that are run, and these are recordings";
             return Err(Hinted::new(what, "name both programs, and their arguments behind `--`").into());
         }
-        let traces = [vec![args.old.clone()], vec![args.new.clone()]];
+        let traces: Vec<Vec<PathBuf>> = named.iter().map(|path| vec![path.to_path_buf()]).collect();
         return compare(args, &traces, None);
     }
     let asked = record::Asked {
-        programs: [&args.old, &args.new],
+        programs: named,
         args: &args.args,
         setup: args.setup.as_deref(),
         n_runs: usize::from(args.runs),
@@ -236,31 +245,37 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
 }
 
 /// Compares the runs that were recorded of both builds.
-fn compare(args: &Args, traces: &[Vec<PathBuf>; 2], runs: Option<&RunsView>) -> anyhow::Result<Answer> {
-    let recorded = |paths: &[PathBuf]| paths.iter().map(|path| Recorded::read(path)).collect();
-    let recorded: [anyhow::Result<Vec<Recorded>>; 2] = [recorded(&traces[0]), recorded(&traces[1])];
-    let [old, new] = recorded;
-    let recorded = [old?, new?];
+fn compare(args: &Args, traces: &[Vec<PathBuf>], runs: Option<&RunsView>) -> anyhow::Result<Answer> {
+    let recorded = |paths: &Vec<PathBuf>| paths.iter().map(|path| Recorded::read(path)).collect();
+    let recorded: Vec<Vec<Recorded>> = traces.iter().map(recorded).collect::<anyhow::Result<_>>()?;
     let all: Vec<(&Path, &Recorded)> =
         traces.iter().flatten().map(PathBuf::as_path).zip(recorded.iter().flatten()).collect();
-    let mut old = read(&all, args.shown.anchors)?;
-    let new = old.split_off(traces[0].len());
+    let mut all = read(&all, args.shown.anchors)?;
+    let mut next = |n: usize| all.drain(..traces.get(n).map_or(0, Vec::len)).collect::<Vec<Read<'_>>>();
+    let [old, new, base] = [0, 1, 2].map(&mut next);
     let [Some(first), Some(second)] = [old.first(), new.first()] else { return Ok(Answer::Yes) };
-    let was = was(first, second);
+    let was_direct = was(first, second);
     let sides = [first.side(), second.side()];
     if args.shown.anchors {
-        let found = info_span!("compare").in_scope(|| matching::compare::anchors(&sides, &was));
+        let found = info_span!("compare").in_scope(|| matching::compare::anchors(&sides, &was_direct));
         args.output.print(&parts::anchors(&found))?;
         return Ok(answer(runs));
     }
     if let Some(name) = &args.shown.explain {
-        let found = info_span!("compare").in_scope(|| matching::compare::explained(&sides, &was, name));
+        let found =
+            info_span!("compare").in_scope(|| matching::compare::explained(&sides, &was_direct, name));
         args.output.print(&parts::explained(&sides, name, &found)?)?;
         return Ok(answer(runs));
     }
     let found = info_span!("compare").in_scope(|| {
         let unsteady = [unsteady(&old), unsteady(&new)];
-        Comparison::compute(&sides, &was, &unsteady)
+        match base.first() {
+            None => Comparison::compute(&sides, &was_direct, &unsteady),
+            Some(base) => {
+                let by = [was(base, first), was(base, second)];
+                Comparison::through(base.side(), &sides, [&by[0], &by[1], &was_direct], &unsteady)
+            }
+        }
     });
     let view = fill::view(args, runs, &sides, &found);
     print(args, &sides, &found, &view)?;

@@ -45,20 +45,19 @@ struct Relative {
 /// Pairs, by the activities that they are of.
 pub struct Anchors<'a> {
     readings: &'a [Reading<'a>; 2],
-    /// By side and activity: how many events it is, with all that it called.
-    sizes: [Vec<u64>; 2],
+    order: [Order<'a>; 2],
     pairs: HashMap<[u32; 2], Vec<Relative>>,
 }
 
 impl<'a> Anchors<'a> {
     /// Of two sides.
     pub fn new(readings: &'a [Reading<'a>; 2]) -> Anchors<'a> {
-        Anchors { readings, sizes: readings.each_ref().map(sizes), pairs: HashMap::new() }
+        Anchors { readings, order: readings.each_ref().map(Order::new), pairs: HashMap::new() }
     }
 
     /// Adds the pairs of two activities.
     pub fn add(&mut self, aligned: &Aligned) {
-        let before = [0, 1].map(|n: usize| self.before(n, aligned.activities[n], &aligned.items[n]));
+        let before = [0, 1].map(|n: usize| self.order[n].before(aligned.activities[n], &aligned.items[n]));
         let sure = sureness(self.readings, aligned);
         let relative = |(&(x, y), confidence): (&(usize, usize), f64)| {
             let items = [aligned.items[0].get(x)?, aligned.items[1].get(y)?];
@@ -72,44 +71,6 @@ impl<'a> Anchors<'a> {
         };
         let all = aligned.pairs.iter().zip(sure).filter_map(relative).collect();
         self.pairs.insert(aligned.activities, all);
-    }
-
-    /// By item of `activity`: how many events are before it, of all that came, whether they are items or not.
-    fn before(&self, n: usize, activity: u32, items: &[Item]) -> Vec<u64> {
-        let log = self.readings[n].side.log;
-        let size = |activity: u32, token: u32| {
-            let of = log.activities.get(activity as usize).and_then(|of| of.tokens.get(token as usize));
-            match of.map(|token| token.kind()) {
-                Some(Kind::Call(call)) => {
-                    let called =
-                        log.calls.get(call as usize).and_then(|of| self.sizes[n].get(of.activity as usize));
-                    1 + called.copied().unwrap_or_default()
-                }
-                _ => 1,
-            }
-        };
-        // What is gone through, one in another: its next token, and how many events are before that.
-        let mut open = vec![(activity, 0u32, 0u64)];
-        let mut found = Vec::with_capacity(items.len());
-        for item in items {
-            while open.len() > 1 && open.last().is_some_and(|top| top.0 != item.activity) {
-                open.pop();
-            }
-            let Some(top) = open.last_mut() else { break };
-            while top.1 < item.token {
-                top.2 += size(item.activity, top.1);
-                top.1 += 1;
-            }
-            let before = top.2;
-            found.push(before);
-            let n_tokens = log.activities.get(item.activity as usize).map_or(0, |of| of.tokens.len());
-            if item.token as usize >= n_tokens {
-                open.pop();
-            } else if let Some(called) = self.readings[n].called(item).filter(|_| !item.is_event()) {
-                open.push((called, 0, before + 1));
-            }
-        }
-        found
     }
 
     /// All anchors below `roots`, the activities of each pair of threads.
@@ -142,6 +103,58 @@ impl<'a> Anchors<'a> {
                 if let Some(called) = pair.called {
                     open.push((called, 0, before.map(|n| n + 1), confidence));
                 }
+            }
+        }
+        found
+    }
+}
+
+/// The order of all events of a side, those of what was called behind the call.
+pub struct Order<'a> {
+    reading: &'a Reading<'a>,
+    /// By activity: how many events it is, with all that it called.
+    sizes: Vec<u64>,
+}
+
+impl<'a> Order<'a> {
+    /// Of a side.
+    pub fn new(reading: &'a Reading<'a>) -> Order<'a> {
+        Order { reading, sizes: sizes(reading) }
+    }
+
+    /// By item of `activity`: how many events are before it, of all that came, whether they are items or not.
+    pub fn before(&self, activity: u32, items: &[Item]) -> Vec<u64> {
+        let log = self.reading.side.log;
+        let size = |activity: u32, token: u32| {
+            let of = log.activities.get(activity as usize).and_then(|of| of.tokens.get(token as usize));
+            match of.map(|token| token.kind()) {
+                Some(Kind::Call(call)) => {
+                    let called =
+                        log.calls.get(call as usize).and_then(|of| self.sizes.get(of.activity as usize));
+                    1 + called.copied().unwrap_or_default()
+                }
+                _ => 1,
+            }
+        };
+        // What is gone through, one in another: its next token, and how many events are before that.
+        let mut open = vec![(activity, 0u32, 0u64)];
+        let mut found = Vec::with_capacity(items.len());
+        for item in items {
+            while open.len() > 1 && open.last().is_some_and(|top| top.0 != item.activity) {
+                open.pop();
+            }
+            let Some(top) = open.last_mut() else { break };
+            while top.1 < item.token {
+                top.2 += size(item.activity, top.1);
+                top.1 += 1;
+            }
+            let before = top.2;
+            found.push(before);
+            let n_tokens = log.activities.get(item.activity as usize).map_or(0, |of| of.tokens.len());
+            if item.token as usize >= n_tokens {
+                open.pop();
+            } else if let Some(called) = self.reading.called(item).filter(|_| !item.is_event()) {
+                open.push((called, 0, before + 1));
             }
         }
         found

@@ -67,9 +67,9 @@ pub struct Reading<'a> {
 }
 
 /// So many events of a call stand in the place of it; where there are more, the call stands for them.
-const MOST_SPLICED: usize = 1 << 20;
+const MOST_SPLICED: usize = 1 << 23;
 /// From so many on, calls stand for what they did.
-pub const MOST_ITEMS: usize = 1 << 22;
+pub const MOST_ITEMS: usize = 1 << 24;
 
 /// A number that hardly any two others have.
 fn mixed(a: u64, b: u64) -> u64 {

@@ -354,15 +354,15 @@ fn module(code: &Code, function: u32) -> u32 {
     code.functions.get(function as usize).map_or(NONE, |of| of.module)
 }
 
-/// The calls of a side that have run, as both builds know them.
-pub fn calls_of(keys: &Keys, n: usize, side: &Side<'_>) -> BTreeSet<CallKey> {
+/// The calls of a side that have run: the function that they are in, the site, and what is called.
+pub fn calls(side: &Side<'_>) -> BTreeSet<(u32, u32, u32)> {
     let mut found = BTreeSet::new();
     for activity in &side.log.activities {
         for token in &activity.tokens {
             let Kind::Call(call) = token.kind() else { continue };
             let Some(called) = side.log.calls.get(call as usize) else { continue };
             let callee = side.log.activities.get(called.activity as usize).map_or(NONE, |of| of.function);
-            found.insert(keys.call(n, activity.function, called.site, callee));
+            found.insert((activity.function, called.site, callee));
         }
     }
     found

@@ -184,6 +184,7 @@ pub struct Log {
 }
 
 /// One of the two runs.
+#[derive(Clone, Copy)]
 pub struct Side<'a> {
     /// Its code.
     pub code: &'a Code,

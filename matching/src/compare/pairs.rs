@@ -28,25 +28,47 @@ pub struct Aligned {
 
 /// Aligns what is reachable from `roots`, pairs of activities; gives each to `take`, once.
 pub fn align(sides: &[Reading<'_>; 2], roots: &[[u32; 2]], mut take: impl FnMut(Aligned)) {
-    let mut numbers = Numbers::default();
+    let mut aligner = Aligner::new(sides);
     // By what must come first: the largest.
-    let mut todo: BTreeMap<(u32, u32), f64> = BTreeMap::new();
-    for &[old, new] in roots {
-        *todo.entry((old, new)).or_default() += 1.0;
+    let mut todo: BTreeMap<[u32; 2], f64> = BTreeMap::new();
+    for root in roots {
+        *todo.entry(*root).or_default() += 1.0;
     }
-    while let Some(((old, new), times)) = todo.pop_last() {
-        let items = [sides[0].items(old, &mut numbers), sides[1].items(new, &mut numbers)];
-        let mut made = Making { sides, numbers: &mut numbers, items: Default::default(), pairs: Vec::new() };
-        let [a, b] = &items;
-        made.align(a, b, 0, false);
-        let Making { items, pairs, .. } = made;
+    while let Some((activities, times)) = todo.pop_last() {
+        let (items, pairs) = aligner.align(activities);
         for &(x, y) in &pairs {
             let called = |n: usize, at: usize| items[n].get(at).and_then(|item| sides[n].called(item));
             if let (Some(a), Some(b)) = (called(0, x), called(1, y)) {
-                *todo.entry((a, b)).or_default() += times;
+                *todo.entry([a, b]).or_default() += times;
             }
         }
-        take(Aligned { activities: [old, new], times, items, pairs });
+        take(Aligned { activities, times, items, pairs });
+    }
+}
+
+/// What two activities did, and what of the one is what of the other, in order.
+pub type Both = ([Vec<Item>; 2], Vec<(usize, usize)>);
+
+/// Aligns activities of two sides.
+pub struct Aligner<'a, 'b> {
+    sides: &'a [Reading<'b>; 2],
+    numbers: Numbers,
+}
+
+impl<'a, 'b> Aligner<'a, 'b> {
+    /// Of two sides.
+    pub fn new(sides: &'a [Reading<'b>; 2]) -> Aligner<'a, 'b> {
+        Aligner { sides, numbers: Numbers::default() }
+    }
+
+    /// The events of two activities, and which of the one is which of the other, in order.
+    pub fn align(&mut self, [old, new]: [u32; 2]) -> Both {
+        let (sides, numbers) = (self.sides, &mut self.numbers);
+        let items = [sides[0].items(old, numbers), sides[1].items(new, numbers)];
+        let mut made = Making { sides, numbers, items: Default::default(), pairs: Vec::new() };
+        let [a, b] = &items;
+        made.align(a, b, 0, false);
+        (made.items, made.pairs)
     }
 }
 

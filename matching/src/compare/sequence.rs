@@ -15,6 +15,8 @@ use std::hash::Hash;
 const SMALL: usize = 400_000;
 /// What tells more is taken to be right where it pairs more than this share of what else can be.
 const SURE: f64 = 0.8;
+/// Where more than this share of what can be paired at most is, nothing else is tried.
+const ENOUGH: f64 = 0.98;
 /// How long the window is, in both sequences; of what is paired in it, the first half is kept.
 const WINDOW: usize = 600;
 
@@ -56,17 +58,37 @@ fn differing(old: Keyed<'_>, new: Keyed<'_>) -> Vec<(usize, usize)> {
     if old.keys.len().saturating_mul(new.keys.len()) <= SMALL {
         return exactly(old.keys, new.keys);
     }
-    // What is there once in both may still be another: it is not, where about as much is paired by it.
-    let mut best = by_looks(old.keys, new.keys);
-    let by_keys = (anchors(old.keys, new.keys), 1.0);
-    for (anchors, least) in [by_keys, (anchors(old.fine, new.fine), SURE)] {
-        let found = if anchors.is_empty() { Vec::new() } else { between(old, new, anchors) };
-        #[expect(clippy::cast_precision_loss, reason = "a share")]
-        if found.len() as f64 > best.len() as f64 * least {
-            best = found;
-        }
+    let most = at_most(old.keys, new.keys);
+    #[expect(clippy::cast_precision_loss, reason = "a share")]
+    let is_enough = |found: &[(usize, usize)], least: f64| found.len() as f64 >= most as f64 * least;
+    let by_anchors = |anchors: Vec<(usize, usize)>| {
+        if anchors.is_empty() { Vec::new() } else { between(old, new, anchors) }
+    };
+    // What tells more first: where it pairs nearly all, nothing else is tried.
+    let by_fine = by_anchors(anchors(old.fine, new.fine));
+    if is_enough(&by_fine, ENOUGH) {
+        return by_fine;
     }
-    best
+    let mut best = by_anchors(anchors(old.keys, new.keys));
+    if !is_enough(&best, ENOUGH) {
+        let by_looks = by_looks(old.keys, new.keys, |found| is_enough(found, ENOUGH));
+        best = if by_looks.len() > best.len() { by_looks } else { best };
+    }
+    // What is there once in both may still be another: it is not, where about as much is paired by it.
+    #[expect(clippy::cast_precision_loss, reason = "a share")]
+    let is_sure = by_fine.len() as f64 > best.len() as f64 * SURE;
+    if is_sure { by_fine } else { best }
+}
+
+/// How many can be paired at most, in whatever order.
+fn at_most(old: &[u32], new: &[u32]) -> usize {
+    let mut times: HashMap<u32, usize> = HashMap::new();
+    old.iter().for_each(|key| *times.entry(*key).or_default() += 1);
+    let is_left = |key: &&u32| {
+        let left = times.get_mut(*key).filter(|left| **left > 0);
+        left.map(|left| *left -= 1).is_some()
+    };
+    new.iter().filter(is_left).count()
 }
 
 /// `anchors`, and what is paired between them.
@@ -85,10 +107,13 @@ fn between(old: Keyed<'_>, new: Keyed<'_>, anchors: Vec<(usize, usize)>) -> Vec<
     found
 }
 
-/// Large ones, by what is seldom, or through a window.
-fn by_looks(old: &[u32], new: &[u32]) -> Vec<(usize, usize)> {
-    let by_window = by_window(old, new);
+/// Large ones, by what is seldom, or through a window, if what is seldom does not pair enough.
+fn by_looks(old: &[u32], new: &[u32], is_enough: impl Fn(&[(usize, usize)]) -> bool) -> Vec<(usize, usize)> {
     let by_rare = if has_rare(old) && has_rare(new) { by_rare(old, new) } else { Vec::new() };
+    if is_enough(&by_rare) {
+        return by_rare;
+    }
+    let by_window = by_window(old, new);
     if by_rare.len() > by_window.len() { by_rare } else { by_window }
 }
 

@@ -20,8 +20,8 @@ use views::compare::{Both, Printed, RunsView};
 
 /// What is run.
 pub struct Asked<'a> {
-    /// The old build and the new one.
-    pub programs: [&'a Path; 2],
+    /// The old build and the new one, and another that these are compared by.
+    pub programs: Vec<&'a Path>,
     pub args: &'a [OsString],
     /// What the shell runs before each run.
     pub setup: Option<&'a OsStr>,
@@ -33,7 +33,7 @@ pub struct Asked<'a> {
 pub struct Runs {
     _folder: tempfile::TempDir,
     /// Of each build, all its runs.
-    pub traces: [Vec<PathBuf>; 2],
+    pub traces: Vec<Vec<PathBuf>>,
     /// How they ended and what they printed.
     pub view: RunsView,
 }
@@ -55,10 +55,9 @@ pub fn both(asked: &Asked<'_>) -> anyhow::Result<Runs> {
     output::goes_with_us(folder.path());
     let input = folder.path().join("input");
     keep_input(&input).with_context(|| format!("cannot keep standard input in {}", input.display()))?;
-    let targets = [0, 1].map(|n: usize| find_named(asked.programs[n].as_os_str()));
-    let [old, new] = targets;
-    let targets = alike([old?, new?]);
-    let mut runs = [Vec::new(), Vec::new()];
+    let targets = asked.programs.iter().map(|path| find_named(path.as_os_str()));
+    let targets = alike(targets.collect::<anyhow::Result<_>>()?);
+    let mut runs: Vec<Vec<Run>> = targets.iter().map(|_| Vec::new()).collect();
     for n in 0..asked.n_runs.max(1) {
         for (side, (target, of)) in targets.iter().zip(&mut runs).enumerate() {
             let name = folder.path().join(format!("{side}-{n}"));
@@ -69,7 +68,7 @@ pub fn both(asked: &Asked<'_>) -> anyhow::Result<Runs> {
         }
     }
     let view = compared(&runs)?;
-    let traces = runs.map(|of| of.into_iter().map(|run| run.trace).collect());
+    let traces = runs.into_iter().map(|of| of.into_iter().map(|run| run.trace).collect()).collect();
     Ok(Runs { _folder: folder, traces, view })
 }
 
@@ -84,16 +83,16 @@ fn keep_input(to: &Path) -> io::Result<()> {
 }
 
 /// The same programs, with paths that are as long as each other: on a stack they come first.
-fn alike(targets: [Target; 2]) -> [Target; 2] {
-    let len = |target: &Target| target.start.as_os_str().len();
-    let longest = len(&targets[0]).max(len(&targets[1]));
-    targets.map(|mut target| {
+fn alike(targets: Vec<Target>) -> Vec<Target> {
+    let longest = targets.iter().map(|target| target.start.as_os_str().len()).max().unwrap_or_default();
+    let alike = |mut target: Target| {
         // A script is run by its interpreter, which its path is given to.
         if target.start == target.command && target.before.is_empty() {
             target.start = padded(&target.start, longest);
         }
         target
-    })
+    };
+    targets.into_iter().map(alike).collect()
 }
 
 /// The same path, `len` bytes long, by more of its last slash.
@@ -155,8 +154,8 @@ fn record(target: &Target, args: &[OsString], input: &Path, to: &Path) -> anyhow
 }
 
 /// How the first runs of both ended, and where what they printed differs first.
-fn compared(runs: &[Vec<Run>; 2]) -> anyhow::Result<RunsView> {
-    let [Some(old), Some(new)] = runs.each_ref().map(|of| of.first()) else {
+fn compared(runs: &[Vec<Run>]) -> anyhow::Result<RunsView> {
+    let [[old, ..], [new, ..], ..] = runs.iter().map(Vec::as_slice).collect::<Vec<_>>()[..] else {
         return Ok(RunsView::default());
     };
     let printed = |n: usize| {
@@ -171,7 +170,7 @@ fn compared(runs: &[Vec<Run>; 2]) -> anyhow::Result<RunsView> {
         read().context("cannot read what the programs printed")
     };
     Ok(RunsView {
-        times: runs[0].len() as u64,
+        times: runs.first().map_or(0, Vec::len) as u64,
         status: Both { old: status(old.status), new: status(new.status) },
         stdout: printed(0)?,
         stderr: printed(1)?,
