@@ -41,7 +41,7 @@ use explain::Explaining;
 use intervals::Intervals;
 use items::Reading;
 use keys::{CallKey, Keys};
-use program::{Mix, Program, Va};
+use program::{Metric, Mix, Program, Va};
 use std::collections::{BTreeSet, HashMap};
 
 /// What came of it. Two numbers in a field are those of the old and of the new build.
@@ -60,7 +60,7 @@ pub struct Comparison {
     pub lengths: [Lengths; 2],
     /// All that there are, those with most instructions first.
     pub intervals: Vec<(Key, Interval)>,
-    /// Where one build does more than the other, the largest difference of instructions first.
+    /// Where one build does more than the other, the largest difference first.
     pub outliers: Vec<Outlier>,
     /// How many would be, if they did not differ between runs of one build.
     pub n_unsteady: usize,
@@ -125,11 +125,18 @@ impl Unsteady {
     }
 }
 
+/// What is asked for of a comparison.
+pub struct Asked<'a> {
+    /// What is no outlier, by build.
+    pub unsteady: &'a [Unsteady; 2],
+    /// What outliers are told by.
+    pub by: Metric,
+}
+
 impl Comparison {
-    /// Of two runs. Where neither lines nor names say what is what, `was` does. What is `unsteady` in one of the
-    /// builds is no outlier.
-    pub fn compute(sides: &[Side<'_>; 2], was: &Was, unsteady: &[Unsteady; 2]) -> Comparison {
-        align(sides, was, |intervals| Comparison::of(sides, intervals, unsteady))
+    /// Of two runs. Where neither lines nor names say what is what, `was` does.
+    pub fn compute(sides: &[Side<'_>; 2], was: &Was, asked: &Asked<'_>) -> Comparison {
+        align(sides, was, |intervals| Comparison::of(sides, intervals, asked))
     }
 
     /// The same, by way of a run of another build, `base`: each is aligned with that, which `was` is of.
@@ -138,7 +145,7 @@ impl Comparison {
         base: Side<'_>,
         sides: &[Side<'_>; 2],
         [was_old, was_new, direct]: [&Was; 3],
-        unsteady: &[Unsteady; 2],
+        asked: &Asked<'_>,
     ) -> Comparison {
         let all = [[base, sides[0]], [base, sides[1]]];
         let keys_by = [Keys::of(&all[0], was_old), Keys::of(&all[1], was_new)];
@@ -171,12 +178,12 @@ impl Comparison {
         let readings = [0, 1].map(|n: usize| Reading::new(n, &sides[n], &keys, &none));
         let mut intervals = Intervals::new(&readings);
         base::align(by.each_ref(), &roots, |aligned| intervals.add(&aligned));
-        Comparison::of(sides, &intervals, unsteady)
+        Comparison::of(sides, &intervals, asked)
     }
 
-    fn of(sides: &[Side<'_>; 2], intervals: &Intervals<'_>, unsteady: &[Unsteady; 2]) -> Comparison {
-        let is_unsteady = |key: &Key| (0..2).any(|n| unsteady[n].has(n, key));
-        let (outliers, n_unsteady) = outliers::of(sides, intervals, is_unsteady);
+    fn of(sides: &[Side<'_>; 2], intervals: &Intervals<'_>, asked: &Asked<'_>) -> Comparison {
+        let is_unsteady = |key: &Key| (0..2).any(|n| asked.unsteady[n].has(n, key));
+        let (outliers, n_unsteady) = outliers::of(sides, intervals, asked.by, is_unsteady);
         Comparison {
             functions: functions::pairs(sides, intervals.keys()),
             totals: [0, 1].map(|n: usize| functions::total(&sides[n])),

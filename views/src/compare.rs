@@ -3,9 +3,10 @@
 //!
 //! Fields called `old` and `new` are those of the two builds.
 
+pub mod matrix;
 pub mod parts;
 
-use crate::{Table, View, ratio};
+use crate::{Table, View, cut, ratio};
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -255,13 +256,22 @@ impl View for CompareView {
             let mut t = Table::new(&["share>", "instructions>", "function"]);
             for row in rows {
                 let share = format!("{:.2} %", 100.0 * row.share);
-                t.row([share, row.instructions.to_string(), row.name.clone()]);
+                t.row([share, row.instructions.to_string(), cut(&row.name)]);
             }
             t.top(TOP, w)?;
         }
         if !self.outliers.is_empty() {
             writeln!(w, "\nbetween the same two points, by the difference of instructions:")?;
             self.outliers_table().top(TOP, w)?;
+        }
+        let said = self.outliers.iter().zip(1..).take(TOP).filter(|(row, _)| !row.remarks.is_empty());
+        for (n, (row, at)) in said.enumerate() {
+            if n == 0 {
+                writeln!(w, "\nwhat compilers said of these lines:")?;
+            }
+            for remark in &row.remarks {
+                writeln!(w, "  {at} {}: {remark}", row.function)?;
+            }
         }
         if self.unsteady > 0 {
             writeln!(w, "\n{} more that differ between runs of one build are left out", self.unsteady)?;
@@ -277,7 +287,7 @@ fn functions(rows: &[FunctionRow], metric: &str) -> Table {
         let (old, new) = (of(&row.old, metric), of(&row.new, metric));
         let calls = [&row.old, &row.new].map(|all| whole(of(all, "calls")));
         let [calls, then] = calls;
-        let name = row.name.clone();
+        let name = cut(&row.name);
         t.row([difference(old, new), times(old, new), whole(old), whole(new), calls, then, name]);
     }
     t
@@ -321,7 +331,7 @@ impl CompareView {
                 whole(row.new.0),
                 row.times.to_string(),
                 format!("{:.2}", row.confidence),
-                row.function.clone(),
+                cut(&row.function),
                 place(&row.from),
                 place(&row.to),
                 because.collect::<Vec<_>>().join(", "),

@@ -31,6 +31,11 @@ pub fn readable(symbol: &str) -> String {
     cut(&format!("{path}{added}"))
 }
 
+/// A symbol for other programs: what the source calls it, with all that belongs to it.
+pub fn whole(symbol: &str) -> String {
+    spelt(symbol)
+}
+
 fn spelt(symbol: &str) -> String {
     in_source(symbol).unwrap_or_else(|| symbol.to_owned())
 }

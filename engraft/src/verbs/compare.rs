@@ -1,16 +1,18 @@
 //! `engraft compare`: what two builds of a program did on one input, between the same points.
 
 mod fill;
+mod matrix;
 mod parts;
 mod record;
+mod remarks;
 
 use crate::input::names::near;
 use crate::input::{file_name, open, recorded_image, unreadable};
 use crate::output::{self, Answer, Hinted, Output, Rows};
 use matching::compare::expression::{Expression, Value};
-use matching::compare::{Builder, Code, Comparison, Log, Side, TracedModule, Unsteady, Was};
+use matching::compare::{Asked, Builder, Code, Comparison, Log, Side, TracedModule, Unsteady, Was};
 use matching::{Matching, Options};
-use program::{Lines, Program};
+use program::{Lines, Metric, Program};
 use rayon::prelude::*;
 use std::ffi::OsString;
 use std::ops::ControlFlow;
@@ -19,26 +21,39 @@ use trace::Trace;
 use tracing::info_span;
 use views::compare::{CompareView, FunctionsView, RunsView};
 
+/// `--matrix` stands for both programs.
+const USAGE: &str = "\
+engraft compare [OPTIONS] <OLD> <NEW> [-- <ARGS>...]
+       engraft compare [OPTIONS] --matrix <FILE.toml>";
+
 /// Run as tests.
 const EXAMPLES: &str = "\
 Examples:
   $ engraft compare old.trace new.trace
   $ engraft compare --runs 2 ./old ./faster -- ARGS
   $ engraft compare old.trace new.trace --metric dyn.agg.mem_reads
+  $ engraft compare old.trace new.trace --intervals
+  $ engraft compare old.trace new.trace --explain main
   $ engraft compare old.trace new.trace --fail-if 'dyn.agg.total > 1.01'";
 
 /// Compare what two builds of a program did on one input: function by function, and between the same points
 #[derive(clap::Args, Debug)]
-#[command(after_long_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES, override_usage = USAGE)]
 pub struct Args {
     /// The old build: a program, which is run and recorded, or a trace of it that `engraft trace` wrote
-    old: PathBuf,
+    #[arg(required_unless_present = "matrix")]
+    old: Option<PathBuf>,
     /// The new build, or a trace of it with the same input
-    new: PathBuf,
+    #[arg(required_unless_present = "matrix")]
+    new: Option<PathBuf>,
     /// The arguments of both programs; their output is compared, not shown, and standard input is read once,
     /// for both
     #[arg(last = true, value_name = "ARGS")]
     args: Vec<OsString>,
+    /// Compare many builds on many inputs, which this file names
+    #[arg(long, value_name = "FILE.toml", conflicts_with_all = ["old", "new", "args", "setup", "runs", "base"])]
+    #[arg(conflicts_with = "Shown")]
+    matrix: Option<PathBuf>,
     /// What the shell runs before each run of a program: makes its files what they were
     #[arg(long, value_name = "COMMAND")]
     setup: Option<OsString>,
@@ -46,10 +61,17 @@ pub struct Args {
     /// builds
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
     runs: u8,
-    /// Compare both by way of this build, which is less optimised (a program, or a trace, as they are): what is
-    /// the same as the same in it is the same
+    /// Compare both by way of this build, which is less optimised (a program, or a trace, as they are): what
+    /// is the same as the same in it is the same
     #[arg(long, value_name = "BASE", conflicts_with_all = ["anchors", "explain"])]
     base: Option<PathBuf>,
+    /// What the compiler said when it made the old build, to be put where the builds differ: what gcc
+    /// -fopt-info, or -fsave-optimization-record of gcc and clang, wrote
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    old_remarks: Vec<PathBuf>,
+    /// The same of the new build
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    new_remarks: Vec<PathBuf>,
     /// What functions are sorted by: `dyn.agg.total` are instructions that ran, `stat.` those of the code
     /// that ran, once; `calls`
     #[arg(long, value_name = "METRIC", default_value = "dyn.agg.total", value_parser = metric)]
@@ -84,7 +106,7 @@ struct Shown {
     #[arg(long, value_name = "N")]
     outlier: Option<usize>,
     /// Print all points that are the same, as `engraft query` numbers them
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     anchors: bool,
     /// Print how it was found out what in this function is what
     #[arg(long, value_name = "NAME")]
@@ -213,7 +235,10 @@ fn unsteady(runs: &[Read<'_>]) -> Unsteady {
 
 /// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Answer> {
-    let named = [Some(&args.old), Some(&args.new), args.base.as_ref()];
+    if let Some(path) = &args.matrix {
+        return matrix::run(args, path);
+    }
+    let named = [&args.old, &args.new, &args.base];
     let named: Vec<&Path> = named.into_iter().flatten().map(PathBuf::as_path).collect();
     let (programs, others): (Vec<&Path>, Vec<&Path>) =
         named.iter().partition(|path| record::is_program(path));
@@ -232,16 +257,16 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         let traces: Vec<Vec<PathBuf>> = named.iter().map(|path| vec![path.to_path_buf()]).collect();
         return compare(args, &traces, None);
     }
-    let asked = record::Asked {
-        programs: named,
-        args: &args.args,
-        setup: args.setup.as_deref(),
-        n_runs: usize::from(args.runs),
-    };
     output::pause_progress();
-    let runs = record::both(&asked)?;
+    let programs = record::Alike::new(named, &args.args, record::Input::Ours, args.setup.as_deref())?;
+    let runs = programs.all(usize::from(args.runs))?;
     output::resume_progress();
-    compare(args, &runs.traces, Some(&runs.view))
+    let [[old, ..], [new, ..], ..] = runs.iter().map(Vec::as_slice).collect::<Vec<_>>()[..] else {
+        return Ok(Answer::Yes);
+    };
+    let view = record::differences(&[old, new], usize::from(args.runs))?;
+    let traces = runs.iter().map(|of| of.iter().map(|run| run.trace.clone()).collect());
+    compare(args, &traces.collect::<Vec<Vec<PathBuf>>>(), Some(&view))
 }
 
 /// Compares the runs that were recorded of both builds.
@@ -269,28 +294,53 @@ fn compare(args: &Args, traces: &[Vec<PathBuf>], runs: Option<&RunsView>) -> any
     }
     let found = info_span!("compare").in_scope(|| {
         let unsteady = [unsteady(&old), unsteady(&new)];
+        let asked = Asked { unsteady: &unsteady, by: told_by(args) };
         match base.first() {
-            None => Comparison::compute(&sides, &was_direct, &unsteady),
+            None => Comparison::compute(&sides, &was_direct, &asked),
             Some(base) => {
                 let by = [was(base, first), was(base, second)];
-                Comparison::through(base.side(), &sides, [&by[0], &by[1], &was_direct], &unsteady)
+                Comparison::through(base.side(), &sides, [&by[0], &by[1], &was_direct], &asked)
             }
         }
     });
-    let view = fill::view(args, runs, &sides, &found);
+    let mut view = fill::view(args, runs, &sides, &found);
+    let said = remarks(args)?;
+    for (row, of) in view.outliers.iter_mut().zip(&found.outliers) {
+        row.remarks = remarks::of_outlier(&sides, of, &said);
+    }
     print(args, &sides, &found, &view)?;
-    let Some(expression) = &args.fail_if else { return Ok(answer(runs)) };
-    Ok(match expression.value(&fill::Looked::new(&view)) {
-        Value::Truth(false) => answer(runs),
-        Value::Truth(_) | Value::Number(_) => Answer::No,
+    Ok(if fails(args, &view) { Answer::No } else { answer(runs) })
+}
+
+/// The metric that outliers are told by: instructions, unless another one of what ran is asked for.
+fn told_by(args: &Args) -> Metric {
+    let name = args.metric.strip_prefix("dyn.").unwrap_or_default();
+    Metric::ALL.iter().copied().find(|metric| metric.name() == name).unwrap_or(Metric::Total)
+}
+
+/// What compilers said of both builds.
+fn remarks(args: &Args) -> anyhow::Result<[Vec<remarks::Remark>; 2]> {
+    let read = |paths: &[PathBuf]| -> anyhow::Result<Vec<remarks::Remark>> {
+        let all: Vec<_> = paths.iter().map(|path| remarks::read(path)).collect::<anyhow::Result<_>>()?;
+        Ok(all.into_iter().flatten().collect())
+    };
+    Ok([read(&args.old_remarks)?, read(&args.new_remarks)?])
+}
+
+/// Whether `--fail-if` holds, or is not known.
+fn fails(args: &Args, view: &CompareView) -> bool {
+    let Some(expression) = &args.fail_if else { return false };
+    match expression.value(&fill::Looked::new(view)) {
+        Value::Truth(holds) => holds,
+        Value::Number(_) => true,
         Value::Unknown => {
             output::warn(
                 "whether --fail-if holds is not known: something was divided by 0, or did not run",
                 None,
             );
-            Answer::No
+            true
         }
-    })
+    }
 }
 
 /// Whether both programs did the same, as far as others can see.
@@ -305,7 +355,7 @@ fn print(args: &Args, sides: &[Side<'_>; 2], found: &Comparison, view: &CompareV
         return args.output.print(&parts::intervals(sides, found));
     }
     if let Some(n) = shown.outlier {
-        return args.output.print(&parts::one(sides, found, n)?);
+        return args.output.print(&parts::one(sides, found, view, n)?);
     }
     if shown.functions {
         let (functions, metric) = (view.functions.as_slice(), view.metric.as_str());

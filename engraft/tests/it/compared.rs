@@ -1,6 +1,8 @@
 //! `engraft compare`: two builds of a program on one input. What ran is what `count` counts and objdump
 //! decodes; what is the same is paired; what was made worse comes first.
 
+mod parts;
+
 use crate::needs;
 use crate::run::{Ran, compile, engraft, folder, must};
 use serde_json::Value;

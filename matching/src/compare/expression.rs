@@ -281,10 +281,11 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Whether there is a metric of this name: `dyn.` or `stat.` and what [`program::Metric`] has, or `calls`.
+/// Whether there is a metric of this name: `dyn.` or `stat.` and what [`program::Metric`] has, `calls`, or
+/// `share`: of all instructions of the run, of a part of it.
 pub fn is_known(name: &str) -> bool {
     let of_code = name.strip_prefix("dyn.").or_else(|| name.strip_prefix("stat."));
-    name == "calls" || of_code.is_some_and(is_metric)
+    name == "calls" || name == "share" || of_code.is_some_and(is_metric)
 }
 
 #[cfg(test)]

@@ -52,6 +52,8 @@ pub struct Keys {
     pub loops: [Vec<u32>; 2],
     /// By loop of the new build: how that was found out.
     how_loops: Vec<How>,
+    /// By side, and loop: whether its lines are known.
+    has_lines: [Vec<bool>; 2],
 }
 
 /// A call, as both builds know it.
@@ -73,7 +75,12 @@ impl Keys {
             keys.sites[n] = sites(side, &mut keys.names);
         }
         keys.lines = other_lines(&keys, sides);
-        (keys.loops, keys.how_loops) = loops(&mut keys.names, sides, &was.blocks);
+        let lines = sides.each_ref().map(|side| {
+            let all = 0..side.code.loops.len();
+            all.map(|n| loop_lines(side, n, &mut keys.names)).collect::<Vec<_>>()
+        });
+        keys.has_lines = lines.each_ref().map(|of| of.iter().map(Option::is_some).collect());
+        (keys.loops, keys.how_loops) = loops(lines, sides, &was.blocks);
         keys
     }
 
@@ -90,6 +97,22 @@ impl Keys {
     pub fn how_loop(&self, n: usize, of: u32) -> How {
         let found = || self.how_loops.get(of as usize).copied();
         (n == 1).then(found).flatten().unwrap_or(How::Alone)
+    }
+
+    /// Whether two loops, or nests of such, may be what compilers made of the same one: a loop in the one is
+    /// one in the other, or nothing is known of their lines.
+    pub fn may_be_one(&self, codes: [&Code; 2], loops: [u32; 2]) -> bool {
+        let has_lines = |n: usize| self.has_lines[n].get(loops[n] as usize).copied().unwrap_or(false);
+        if !has_lines(0) || !has_lines(1) {
+            return true;
+        }
+        let keys = |n: usize| {
+            let function = codes[n].loops.get(loops[n] as usize).map_or(NONE, |of| of.function);
+            let all = codes[n].functions.get(function as usize).map(|of| of.loops.clone());
+            let inner = all.unwrap_or_default().filter(|of| codes[n].is_in(*of, loops[n]));
+            inner.filter_map(|of| self.loops[n].get(of as usize).copied()).collect::<BTreeSet<u32>>()
+        };
+        !keys(0).is_disjoint(&keys(1))
     }
 
     /// The call of `callee`, a function of side `n`, at `site`, in `function`.
@@ -328,23 +351,22 @@ impl LoopKeys {
 
 /// By side and loop: its number; `was` of blocks.
 fn loops(
-    names: &mut HashMap<Box<str>, u32>,
+    [lines_old, lines_new]: [Vec<Option<LoopLines>>; 2],
     [old, new]: &[Side<'_>; 2],
     was: &HashMap<Va, Va>,
 ) -> ([Vec<u32>; 2], Vec<How>) {
     let mut keys = LoopKeys::default();
     let mut of_old = Vec::new();
-    for (n, of) in old.code.loops.iter().enumerate() {
-        let key = keys.of_old(loop_lines(old, n, names));
+    for (of, lines) in old.code.loops.iter().zip(lines_old) {
+        let key = keys.of_old(lines);
         if module(old.code, of.function) == 0 {
             keys.headers.insert(of.header, key);
         }
         of_old.push(key);
     }
-    let all = new.code.loops.iter().enumerate();
-    let of_new = all.map(|(n, of)| {
+    let of_new = new.code.loops.iter().zip(lines_new).map(|(of, lines)| {
         let was = was.get(&of.header).copied().filter(|_| module(new.code, of.function) == 0);
-        keys.of_new(loop_lines(new, n, names), was)
+        keys.of_new(lines, was)
     });
     let (of_new, how) = of_new.unzip();
     ([of_old, of_new], how)

@@ -174,8 +174,8 @@ pub struct Log {
     pub calls: Vec<Called>,
     /// By thread: the activity that is all of it.
     pub threads: Vec<(ThreadId, u32)>,
-    /// By thread, if they are asked for: the number of the symbol where each event is, in the order of events,
-    /// those of what was called behind the call.
+    /// By thread, if they are asked for: the number of the symbol where each event is, in the order of
+    /// events, those of what was called behind the call.
     pub positions: Vec<Vec<u64>>,
     /// What ran between events.
     pub gaps: Vec<(GapKey, Gap)>,
@@ -524,8 +524,8 @@ impl<'a> Builder<'a> {
         self.start(function, site);
     }
 
-    /// Whether what has jumped out may have jumped to `function`. A stub jumps to what it is a stub of: if that
-    /// is not recorded, its caller may call another one next, and no block stands between.
+    /// Whether what has jumped out may have jumped to `function`. A stub jumps to what it is a stub of: if
+    /// that is not recorded, its caller may call another one next, and no block stands between.
     fn may_jump_to(&self, open: &Open, function: u32) -> bool {
         let Some(block) = self.code.blocks.get(open.block as usize) else { return true };
         let sites = self.code.sites.get(block.sites.start as usize..block.sites.end as usize);

@@ -16,8 +16,8 @@ pub struct Outlier {
     /// How sure it is that both did the same there, from 0 to 1: the share of events that were paired in the
     /// activations that these are of.
     pub confidence: f64,
-    /// Instructions.
-    pub insns: [f64; 2],
+    /// How much of the metric that they are told by.
+    pub amount: [f64; 2],
     /// Rounds of loops that were compared as a whole.
     pub rounds: [f64; 2],
     /// Blocks that ran in it, by number, and how often; not those of calls that one build alone made.
@@ -31,40 +31,54 @@ pub struct Outlier {
 /// So many are looked at closely.
 const MOST: usize = 200;
 /// So many metrics say why.
-const MOST_BECAUSE: usize = 4;
+const MOST_BECAUSE: usize = 6;
+/// What differs by less does not.
+const DIFFERS: f64 = 0.5;
 /// What cancels to less than this share of itself is one interval.
 const CANCELS: f64 = 0.5;
 
 /// Whether the builds differ there.
 pub fn differs(of: &Interval) -> bool {
-    difference(of).abs() >= 0.5
+    (of.insns[1] - of.insns[0]).abs() >= DIFFERS
 }
 
-/// Those of all `intervals` that differ, the largest difference of instructions first, but for those that are
-/// unsteady; how many these are.
+/// Those of all `intervals` that differ, the largest difference of the metric `by` first, but for those that
+/// are unsteady; how many these are.
 pub fn of(
     sides: &[Side<'_>; 2],
     intervals: &Intervals<'_>,
+    by: Metric,
     is_unsteady: impl Fn(&Key) -> bool,
 ) -> (Vec<Outlier>, usize) {
-    let mut all: Vec<(Key, Interval)> = intervals.found.iter().map(|(key, of)| (*key, of.clone())).collect();
-    all.sort_by_key(|(key, _)| *key);
-    let mut all = joined(all);
-    all.retain(|(_, of)| differs(of));
-    let before = all.len();
-    all.retain(|(key, _)| !is_unsteady(key));
-    let n_unsteady = before - all.len();
-    all.sort_by(|a, b| difference(&b.1).abs().total_cmp(&difference(&a.1).abs()).then(a.0.cmp(&b.0)));
-    all.truncate(MOST);
     let mut known = [HashMap::new(), HashMap::new()];
-    let outlier = |(key, of): (Key, Interval)| {
+    let mut amount = |of: &Interval| match by {
+        Metric::Total => of.insns,
+        _ => [0, 1].map(|n: usize| {
+            let mix = mix(&sides[n], n, intervals, of, &mut known[n]);
+            mix.get(by as usize).copied().unwrap_or_default()
+        }),
+    };
+    let mut all: Vec<Found> = intervals
+        .found
+        .iter()
+        .map(|(key, of)| Found { key: *key, amount: amount(of), of: of.clone() })
+        .collect();
+    all.sort_by_key(|found| found.key);
+    let mut all = joined(all);
+    all.retain(|found| difference(found).abs() >= DIFFERS);
+    let before = all.len();
+    all.retain(|found| !is_unsteady(&found.key));
+    let n_unsteady = before - all.len();
+    all.sort_by(|a, b| difference(b).abs().total_cmp(&difference(a).abs()).then(a.key.cmp(&b.key)));
+    all.truncate(MOST);
+    let outlier = |Found { key, of, amount }: Found| {
         let mixes = [0, 1].map(|n: usize| mix(&sides[n], n, intervals, &of, &mut known[n]));
         let because = because(&mixes);
         Outlier {
             key,
             times: of.times,
             confidence: of.sureness(),
-            insns: of.insns,
+            amount,
             rounds: of.rounds,
             ran: [0, 1].map(|n: usize| ran(intervals, n, &of)),
             mixes,
@@ -74,55 +88,66 @@ pub fn of(
     (all.into_iter().map(outlier).collect(), n_unsteady)
 }
 
-fn difference(of: &Interval) -> f64 {
-    of.insns[1] - of.insns[0]
+/// An interval, and how much of a metric it has.
+#[derive(Clone)]
+struct Found {
+    key: Key,
+    of: Interval,
+    amount: [f64; 2],
+}
+
+fn difference(found: &Found) -> f64 {
+    found.amount[1] - found.amount[0]
 }
 
 /// Neighbours whose differences cancel are one: an event that was paired one too early or too late makes two
 /// of them.
-fn joined(all: Vec<(Key, Interval)>) -> Vec<(Key, Interval)> {
+fn joined(all: Vec<Found>) -> Vec<Found> {
     let mut by_start: BTreeMap<_, Vec<usize>> = BTreeMap::new();
-    for (n, (key, _)) in all.iter().enumerate().filter(|(_, (key, _))| !key.is_inside) {
+    for (n, Found { key, .. }) in all.iter().enumerate().filter(|(_, found)| !found.key.is_inside) {
         by_start.entry((key.functions, key.from)).or_default().push(n);
     }
     let mut order: Vec<usize> = (0..all.len()).collect();
-    order.sort_by(|&a, &b| {
-        difference(&all[b].1).abs().total_cmp(&difference(&all[a].1).abs()).then(a.cmp(&b))
-    });
-    let mut all: Vec<Option<(Key, Interval)>> = all.into_iter().map(Some).collect();
+    order.sort_by(|&a, &b| difference(&all[b]).abs().total_cmp(&difference(&all[a]).abs()).then(a.cmp(&b)));
+    let mut all: Vec<Option<Found>> = all.into_iter().map(Some).collect();
     for n in order {
-        let Some((key, of)) = all[n].clone().filter(|(key, _)| !key.is_inside) else { continue };
-        let behind = by_start.get(&(key.functions, key.to)).map_or(&[][..], Vec::as_slice);
-        let cancels = |other: &&usize| {
-            all[**other].as_ref().is_some_and(|(_, next)| {
-                let (a, b) = (difference(&of), difference(next));
-                **other != n && a * b < 0.0 && (a + b).abs() < CANCELS * a.abs()
-            })
+        let Some(mut sum) = all[n].clone().filter(|found| !found.key.is_inside) else { continue };
+        let behind = by_start.get(&(sum.key.functions, sum.key.to)).map_or(&[][..], Vec::as_slice);
+        let rest = |other: usize| match &all[other] {
+            Some(next) if other != n && difference(&sum) * difference(next) < 0.0 => {
+                (difference(&sum) + difference(next)).abs()
+            }
+            _ => f64::MAX,
         };
-        let found = behind.iter().filter(cancels).min_by(|a, b| {
-            let rest = |n: usize| {
-                all[n].as_ref().map_or(f64::MAX, |next| (difference(&of) + difference(&next.1)).abs())
-            };
-            rest(**a).total_cmp(&rest(**b))
-        });
-        let Some((other, next)) = found.copied().and_then(|other| all[other].take()) else { continue };
-        let mut sum = of;
-        if next.times > sum.times {
-            (sum.times, sum.weight, sum.confidence) = (next.times, next.weight, next.confidence);
+        let nearest = behind.iter().copied().min_by(|a, b| rest(*a).total_cmp(&rest(*b)));
+        let cancels = |other: &usize| rest(*other) < CANCELS * difference(&sum).abs();
+        let Some(next) = nearest.filter(cancels).and_then(|other| all[other].take()) else { continue };
+        sum.add(next);
+        all[n] = Some(sum);
+    }
+    all.into_iter().flatten().collect()
+}
+
+impl Found {
+    /// Takes in what is behind it.
+    fn add(&mut self, next: Found) {
+        self.key.to = next.key.to;
+        let (sum, next_of) = (&mut self.of, next.of);
+        if next_of.times > sum.times {
+            (sum.times, sum.weight, sum.confidence) = (next_of.times, next_of.weight, next_of.confidence);
         }
         for side in [0, 1] {
-            sum.insns[side] += next.insns[side];
-            sum.rounds[side] += next.rounds[side];
-            for (gap, times) in &next.gaps[side] {
+            self.amount[side] += next.amount[side];
+            sum.insns[side] += next_of.insns[side];
+            sum.rounds[side] += next_of.rounds[side];
+            for (gap, times) in &next_of.gaps[side] {
                 *sum.gaps[side].entry(*gap).or_default() += times;
             }
-            for (activity, times) in &next.alone[side] {
+            for (activity, times) in &next_of.alone[side] {
                 *sum.alone[side].entry(*activity).or_default() += times;
             }
         }
-        all[n] = Some((Key { to: other.to, ..key }, sum));
     }
-    all.into_iter().flatten().collect()
 }
 
 /// The blocks that ran in an interval, and how often.
@@ -220,7 +245,9 @@ fn because(mixes: &[Vec<f64>; 2]) -> Vec<Metric> {
             all.push(((b - a).abs(), *metric));
         }
     }
-    all.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    // Of as large ones, calls say most.
+    let is_call = |metric: Metric| metric.name() == "cat.CALL";
+    all.sort_by(|a, b| b.0.total_cmp(&a.0).then(is_call(b.1).cmp(&is_call(a.1))).then(a.1.cmp(&b.1)));
     let largest = all.first().map_or(0.0, |first| first.0);
     let counts = all.into_iter().take_while(|(n, _)| *n > 0.0 && *n >= largest / 10.0);
     counts.take(MOST_BECAUSE).map(|(_, metric)| metric).collect()

@@ -128,24 +128,37 @@ impl Making<'_, '_> {
         }
     }
 
-    /// Appends what is between two pairs, and in which nothing is the same. Compilers make other loops of
-    /// the same ones: the rounds in it are one nest then, which is compared as a whole, for its ends are known.
+    /// Appends what is between two pairs, and in which nothing is the same. Compilers make other loops of the
+    /// same ones: the rounds in it are one nest then, which is compared as a whole, for its ends are known.
     fn nests(&mut self, old: &[Item], new: &[Item]) {
-        let ranges = [self.rounds(0, old), self.rounds(1, new)];
-        for (n, items) in [old, new].into_iter().enumerate() {
-            let first = self.items[n].len();
-            self.items[n].extend_from_slice(items);
-            if let [Some(_), Some(_)] = &ranges
-                && let Some(range) = &ranges[n]
-            {
-                let nest = self.items[n].get_mut(first + range.start + 1..first + range.end);
-                nest.unwrap_or_default().iter_mut().for_each(|item| (item.key, item.name) = (JOINED, JOINED));
-            }
+        let both = [old, new];
+        let ranges = [0, 1].map(|n: usize| self.rounds(n, both[n]));
+        let before = self.items.each_ref().map(Vec::len);
+        both.into_iter().zip(&mut self.items).for_each(|(of, items)| items.extend_from_slice(of));
+        let [Some(of_old), Some(of_new)] = ranges else { return };
+        let ranges = [of_old, of_new];
+        let loops = [0, 1].map(|n: usize| self.loops(n, both[n].get(ranges[n].clone()).unwrap_or_default()));
+        let codes = self.sides.each_ref().map(|of| of.side.code);
+        let keys = self.sides[0].keys;
+        let is_one = |a: &u32| loops[1].iter().any(|b| keys.may_be_one(codes, [*a, *b]));
+        if !loops[0].iter().any(is_one) {
+            return;
         }
-        if let [Some(a), Some(b)] = ranges {
-            let before = |n: usize, items: &[Item]| self.items[n].len() - items.len();
-            self.pairs.push((before(0, old) + a.start, before(1, new) + b.start));
+        for n in [0, 1] {
+            let inner = before[n] + ranges[n].start + 1..before[n] + ranges[n].end;
+            let inner = self.items[n].get_mut(inner).unwrap_or_default().iter_mut();
+            inner.for_each(|item| (item.key, item.name) = (JOINED, JOINED));
         }
+        self.pairs.push((before[0] + ranges[0].start, before[1] + ranges[1].start));
+    }
+
+    /// The loops that go round in `items`.
+    fn loops(&self, n: usize, items: &[Item]) -> Vec<u32> {
+        let of = |item: &Item| match self.sides[n].place(item) {
+            Place::Rounds(of) => Some(of),
+            _ => None,
+        };
+        items.iter().filter(|item| item.is_event()).filter_map(of).collect()
     }
 
     /// Where rounds stand among `items` of side `n`, between which nothing is called.

@@ -2,7 +2,7 @@
 //! that was found out.
 
 use super::{Amount, Both, difference, times, whole};
-use crate::{Table, View, address};
+use crate::{Table, View, address, cut};
 use serde::Serialize;
 use std::io::{self, Write};
 
@@ -59,7 +59,7 @@ impl View for IntervalsView {
                 format!("{:.1}", row.length.old),
                 format!("{:.1}", row.length.new),
                 format!("{:.2}", row.confidence),
-                row.function.clone(),
+                cut(&row.function),
                 both(&row.from),
                 both(&row.to),
             ]);
@@ -178,7 +178,8 @@ impl AnchorsView {
 pub struct PointRow {
     /// The thread, as `engraft query` numbers it.
     pub thread: u32,
-    /// The number of the symbol in it, as `engraft query` counts: where what was called is entered, or a loop.
+    /// The number of the symbol in it, as `engraft query` counts: where what was called is entered, or a
+    /// loop.
     pub index: u64,
     /// The address of the call, or of the loop's header.
     pub at: u64,

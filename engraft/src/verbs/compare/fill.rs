@@ -1,11 +1,12 @@
 //! What is compared, as views have it.
 
 use super::Args;
-use crate::input::names::readable;
+use crate::input::names::whole;
 use matching::compare::expression::{Metrics, Of, Which};
 use matching::compare::{At, Comparison, Events, FunctionMix, NONE, Outlier, Place, Side};
 use program::{Metric, Mix, Va};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use views::compare::{
     Amount, Both, CompareView, FunctionRow, FunctionView, Matched, MatchedEvents, MetricRow, OutlierRow,
     Reason, RunsView, UnmatchedRow,
@@ -19,7 +20,7 @@ pub fn view(args: &Args, runs: Option<&RunsView>, sides: &[Side<'_>; 2], found: 
     for pair in &found.functions {
         match &pair.sides {
             [Some(old), Some(new)] => functions.push(FunctionRow {
-                name: readable(&pair.name),
+                name: whole(&pair.name),
                 old: metrics(old),
                 new: metrics(new),
                 confidence: pair.confidence(),
@@ -36,16 +37,25 @@ pub fn view(args: &Args, runs: Option<&RunsView>, sides: &[Side<'_>; 2], found: 
     functions.sort_by(|a, b| difference(b).total_cmp(&difference(a)).then_with(|| a.name.cmp(&b.name)));
     CompareView {
         schema: CompareView::SCHEMA,
-        traces: Both { old: args.old.display().to_string(), new: args.new.display().to_string() },
+        traces: Both { old: shown(&args.old), new: shown(&args.new) },
         runs: runs.cloned(),
         totals: Both { old: both(0), new: both(1) },
         matched: matched(found),
         functions,
         unmatched,
-        outliers: found.outliers.iter().map(|of| outlier(sides, of)).collect(),
+        outliers: found.outliers.iter().map(|of| outlier(sides, of, super::told_by(args))).collect(),
         unsteady: found.n_unsteady as u64,
         metric: args.metric.clone(),
     }
+}
+
+fn shown(path: &Option<PathBuf>) -> String {
+    path.as_ref().map_or_else(String::new, |path| path.display().to_string())
+}
+
+/// How much there is of a metric; 0, if there is nothing.
+pub fn amount(all: &BTreeMap<String, Amount>, metric: &str) -> f64 {
+    all.get(metric).copied().unwrap_or_default().0
 }
 
 /// A function's metrics, side by side; nothing if none of that name ran in both.
@@ -90,7 +100,7 @@ fn metrics(of: &FunctionMix) -> BTreeMap<String, Amount> {
 fn alone(name: &str, of: &FunctionMix, total: &Mix) -> UnmatchedRow {
     let instructions = of.dynamic.get(Metric::Total);
     let share = views::ratio(instructions, total.get(Metric::Total));
-    UnmatchedRow { name: readable(name), instructions, share }
+    UnmatchedRow { name: whole(name), instructions, share }
 }
 
 /// A count, rounded.
@@ -124,7 +134,7 @@ fn matched(found: &Comparison) -> Matched {
 }
 
 /// An interval in which the builds differ.
-pub fn outlier(sides: &[Side<'_>; 2], of: &Outlier) -> OutlierRow {
+fn outlier(sides: &[Side<'_>; 2], of: &Outlier, by: Metric) -> OutlierRow {
     let function = |n: usize| name(&sides[n], of.key.functions[n]);
     let place = |at: [At; 2]| Both { old: place(&sides[0], at[0]), new: place(&sides[1], at[1]) };
     let reason = |metric: &Metric| {
@@ -143,9 +153,9 @@ pub fn outlier(sides: &[Side<'_>; 2], of: &Outlier) -> OutlierRow {
         function: function(0),
         from: place(of.key.from),
         to,
-        metric: "dyn.agg.total".to_owned(),
-        old: Amount(of.insns[0].round()),
-        new: Amount(of.insns[1].round()),
+        metric: format!("dyn.{}", by.name()),
+        old: Amount(of.amount[0].round()),
+        new: Amount(of.amount[1].round()),
         times: count(of.times),
         confidence: of.confidence.clamp(0.0, 1.0),
         because: of.because.iter().map(reason).collect(),
@@ -156,7 +166,7 @@ pub fn outlier(sides: &[Side<'_>; 2], of: &Outlier) -> OutlierRow {
 /// The name of a function, as people say it.
 pub fn name(side: &Side<'_>, function: u32) -> String {
     let of = side.code.functions.get(function as usize);
-    of.map_or_else(|| "a thread".to_owned(), |of| readable(&of.bare))
+    of.map_or_else(|| "a thread".to_owned(), |of| whole(&of.bare))
 }
 
 /// A place as people say it.
@@ -195,16 +205,34 @@ pub struct Looked<'a> {
 /// Metrics of a part.
 struct Part([BTreeMap<String, Amount>; 2]);
 
+impl Part {
+    /// With the share of all instructions of the run.
+    fn new(mut metrics: [BTreeMap<String, Amount>; 2], totals: [f64; 2]) -> Part {
+        for (of, total) in metrics.iter_mut().zip(totals) {
+            let instructions = of.get(TOTAL).map(|n| n.0);
+            let share = instructions.filter(|_| total > 0.0).map(|n| ("share".to_owned(), Amount(n / total)));
+            of.extend(share);
+        }
+        Part(metrics)
+    }
+}
+
+/// Instructions that ran.
+const TOTAL: &str = "dyn.agg.total";
+
 impl<'a> Looked<'a> {
     /// Those of `view`.
     pub fn new(view: &'a CompareView) -> Looked<'a> {
-        let functions = view.functions.iter().map(|row| Part([row.old.clone(), row.new.clone()])).collect();
+        let totals = [amount(&view.totals.old, TOTAL), amount(&view.totals.new, TOTAL)];
+        let function = |row: &FunctionRow| Part::new([row.old.clone(), row.new.clone()], totals);
+        let functions = view.functions.iter().map(function).collect();
         let interval = |row: &OutlierRow| {
             let metrics = |of: fn(&Reason) -> Amount, total: Amount| {
                 let all = row.because.iter().map(|reason| (reason.metric.clone(), of(reason)));
-                all.chain([(row.metric.clone(), total)]).collect()
+                all.chain([(row.metric.clone(), total)]).collect::<BTreeMap<String, Amount>>()
             };
-            Part([metrics(|reason| reason.old, row.old), metrics(|reason| reason.new, row.new)])
+            let both = [metrics(|reason| reason.old, row.old), metrics(|reason| reason.new, row.new)];
+            Part::new(both, totals)
         };
         Looked { view, functions, intervals: view.outliers.iter().map(interval).collect() }
     }

@@ -1,6 +1,6 @@
 //! Parts of a comparison that are asked for one by one.
 
-use super::fill::{count, name, outlier, place};
+use super::fill::{count, name, place};
 use crate::input::names::near;
 use crate::output::Hinted;
 use matching::compare::{Anchor, At, Comparison, Explained, How, Key, Outlier, Point, Side};
@@ -9,7 +9,7 @@ use views::compare::parts::{
     AnchorRow, AnchorsView, ExplainedRow, ExplainedView, IntervalRow, IntervalsView, OutlierView, PointRow,
     RanBlock,
 };
-use views::compare::{Amount, Both};
+use views::compare::{Amount, Both, CompareView};
 
 /// All intervals.
 pub fn intervals(sides: &[Side<'_>; 2], found: &Comparison) -> IntervalsView {
@@ -41,8 +41,14 @@ fn both(sides: &[Side<'_>; 2], at: [At; 2]) -> Both<String> {
 ///
 /// # Errors
 /// If there are not so many.
-pub fn one(sides: &[Side<'_>; 2], found: &Comparison, n: usize) -> anyhow::Result<OutlierView> {
-    let Some(of) = n.checked_sub(1).and_then(|at| found.outliers.get(at)) else {
+pub fn one(
+    sides: &[Side<'_>; 2],
+    found: &Comparison,
+    view: &CompareView,
+    n: usize,
+) -> anyhow::Result<OutlierView> {
+    let at = n.checked_sub(1);
+    let Some((of, row)) = at.and_then(|at| found.outliers.get(at).zip(view.outliers.get(at))) else {
         let what = format!("there is no outlier {n}");
         let hint = match found.outliers.len() {
             0 => "the builds do not differ between any two points".to_owned(),
@@ -54,7 +60,7 @@ pub fn one(sides: &[Side<'_>; 2], found: &Comparison, n: usize) -> anyhow::Resul
     Ok(OutlierView {
         schema: OutlierView::SCHEMA,
         n,
-        interval: outlier(sides, of),
+        interval: row.clone(),
         blocks: Both { old: blocks(0), new: blocks(1) },
     })
 }
@@ -66,7 +72,7 @@ fn blocks(side: &Side<'_>, of: &Outlier, n: usize) -> Vec<RanBlock> {
         let module = side.modules.get(block.id.0 as usize)?;
         let found = module.lines.as_ref().and_then(|lines| lines.at(block.at)).filter(|(_, line)| *line > 0);
         Some(RanBlock {
-            function: crate::input::names::readable(&function.bare),
+            function: crate::input::names::whole(&function.bare),
             at: block.at.0,
             line: found.map(|(file, line)| format!("{}:{line}", file.rsplit('/').next().unwrap_or(file))),
             runs: Amount(runs.round()),

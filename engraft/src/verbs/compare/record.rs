@@ -18,58 +18,89 @@ use trace::recording::recorder::Recorder;
 use trace::recording::window::{When, Window};
 use views::compare::{Both, Printed, RunsView};
 
-/// What is run.
-pub struct Asked<'a> {
-    /// The old build and the new one, and another that these are compared by.
-    pub programs: Vec<&'a Path>,
-    pub args: &'a [OsString],
-    /// What the shell runs before each run.
-    pub setup: Option<&'a OsStr>,
-    /// How often each is run.
-    pub n_runs: usize,
+/// What programs are given on standard input.
+#[derive(Debug)]
+pub enum Input {
+    /// What we are given, which is read once.
+    Ours,
+    /// A file.
+    File(PathBuf),
+    /// Nothing.
+    Nothing,
 }
 
-/// Recordings of both builds, gone with this.
-pub struct Runs {
-    _folder: tempfile::TempDir,
-    /// Of each build, all its runs.
-    pub traces: Vec<Vec<PathBuf>>,
-    /// How they ended and what they printed.
-    pub view: RunsView,
+/// Runs programs alike, and records them; what it recorded is gone with it.
+pub struct Alike<'a> {
+    folder: tempfile::TempDir,
+    targets: Vec<Target>,
+    args: &'a [OsString],
+    input: PathBuf,
+    /// What the shell runs before each run.
+    setup: Option<&'a OsStr>,
 }
 
 /// A run.
-struct Run {
-    trace: PathBuf,
+pub struct Run {
+    /// Its recording.
+    pub trace: PathBuf,
     status: ExitStatus,
     /// What it wrote to its standard output, and error.
     printed: [PathBuf; 2],
 }
 
-/// Runs and records both builds, by turns.
-///
-/// # Errors
-/// If one cannot be run or recorded.
-pub fn both(asked: &Asked<'_>) -> anyhow::Result<Runs> {
-    let folder = tempfile::tempdir().context("cannot make a folder for recordings")?;
-    output::goes_with_us(folder.path());
-    let input = folder.path().join("input");
-    keep_input(&input).with_context(|| format!("cannot keep standard input in {}", input.display()))?;
-    let targets = asked.programs.iter().map(|path| find_named(path.as_os_str()));
-    let targets = alike(targets.collect::<anyhow::Result<_>>()?);
-    let mut runs: Vec<Vec<Run>> = targets.iter().map(|_| Vec::new()).collect();
-    for n in 0..asked.n_runs.max(1) {
-        for (side, (target, of)) in targets.iter().zip(&mut runs).enumerate() {
-            let name = folder.path().join(format!("{side}-{n}"));
-            if let Some(setup) = asked.setup {
-                set_up(setup)?;
+impl<'a> Alike<'a> {
+    /// Of these programs.
+    ///
+    /// # Errors
+    /// If one is not there, or the input cannot be kept.
+    pub fn new(
+        programs: Vec<&Path>,
+        args: &'a [OsString],
+        input: Input,
+        setup: Option<&'a OsStr>,
+    ) -> anyhow::Result<Alike<'a>> {
+        let folder = tempfile::tempdir().context("cannot make a folder for recordings")?;
+        output::goes_with_us(folder.path());
+        let input = match input {
+            Input::File(path) => path,
+            Input::Nothing => PathBuf::from("/dev/null"),
+            Input::Ours => {
+                let path = folder.path().join("input");
+                keep_input(&path)
+                    .with_context(|| format!("cannot keep standard input in {}", path.display()))?;
+                path
             }
-            of.push(record(target, asked.args, &input, &name)?);
-        }
+        };
+        let targets = programs.into_iter().map(|path| find_named(path.as_os_str()));
+        let targets = alike(targets.collect::<anyhow::Result<_>>()?);
+        Ok(Alike { folder, targets, args, input, setup })
     }
-    let view = compared(&runs)?;
-    let traces = runs.into_iter().map(|of| of.into_iter().map(|run| run.trace).collect()).collect();
-    Ok(Runs { _folder: folder, traces, view })
+
+    /// Runs program `n` once more.
+    ///
+    /// # Errors
+    /// If it cannot be run or recorded.
+    pub fn record(&self, n: usize, again: usize) -> anyhow::Result<Run> {
+        let Some(target) = self.targets.get(n) else { anyhow::bail!("there is no program {n}") };
+        if let Some(setup) = self.setup {
+            set_up(setup)?;
+        }
+        record(target, self.args, &self.input, &self.folder.path().join(format!("{n}-{again}")))
+    }
+
+    /// Runs each program so often, by turns: by program, its runs.
+    ///
+    /// # Errors
+    /// As of [`Alike::record`].
+    pub fn all(&self, n_runs: usize) -> anyhow::Result<Vec<Vec<Run>>> {
+        let mut runs: Vec<Vec<Run>> = self.targets.iter().map(|_| Vec::new()).collect();
+        for again in 0..n_runs.max(1) {
+            for (n, of) in runs.iter_mut().enumerate() {
+                of.push(self.record(n, again)?);
+            }
+        }
+        Ok(runs)
+    }
 }
 
 /// Writes what we are given on standard input to a file, for each run to read; nothing, if somebody types it.
@@ -153,11 +184,11 @@ fn record(target: &Target, args: &[OsString], input: &Path, to: &Path) -> anyhow
     Ok(Run { trace, status, printed })
 }
 
-/// How the first runs of both ended, and where what they printed differs first.
-fn compared(runs: &[Vec<Run>]) -> anyhow::Result<RunsView> {
-    let [[old, ..], [new, ..], ..] = runs.iter().map(Vec::as_slice).collect::<Vec<_>>()[..] else {
-        return Ok(RunsView::default());
-    };
+/// How two runs ended, and where what they printed differs first; each program was run so often.
+///
+/// # Errors
+/// If what they printed cannot be read.
+pub fn differences([old, new]: &[&Run; 2], times: usize) -> anyhow::Result<RunsView> {
     let printed = |n: usize| {
         let [a, b] = [&old.printed[n], &new.printed[n]];
         let read = || {
@@ -170,7 +201,7 @@ fn compared(runs: &[Vec<Run>]) -> anyhow::Result<RunsView> {
         read().context("cannot read what the programs printed")
     };
     Ok(RunsView {
-        times: runs.first().map_or(0, Vec::len) as u64,
+        times: times as u64,
         status: Both { old: status(old.status), new: status(new.status) },
         stdout: printed(0)?,
         stderr: printed(1)?,

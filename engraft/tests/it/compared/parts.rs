@@ -1,0 +1,229 @@
+//! Parts of a comparison: intervals, the code of one, points that are the same, how that was found out; and
+//! comparisons of more than two builds.
+
+use super::{compared, disassembled, number, recorded, row, share};
+use crate::needs;
+use crate::run::{engraft, folder};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+#[track_caller]
+fn said(place: &Path, words: &str) -> Value {
+    engraft(place, words).json()
+}
+
+fn list<'a>(of: &'a Value, name: &str) -> &'a [Value] {
+    of[name].as_array().unwrap_or_else(|| panic!("{name} is a list: {of}"))
+}
+
+#[test]
+fn intervals_add_up_and_an_outlier_shows_the_code_that_ran() {
+    needs!("gcc", "objdump");
+    let place = folder();
+    let place = place.path();
+    recorded(place, "good", "-O2 -g");
+    recorded(place, "bad", "-O2 -g -DWORSE=40");
+    let whole = compared(place, "good", "bad");
+    let all = said(place, "compare good.trace bad.trace --intervals --json");
+    for side in ["old", "new"] {
+        let sum: f64 = list(&all, "intervals").iter().map(|row| number(&row["instructions"][side])).sum();
+        let want = number(&whole["totals"][side]["dyn.agg.total"]);
+        assert!((sum - want).abs() <= want / 1000.0, "{side}: {sum} of {want}");
+    }
+    let one = said(place, "compare good.trace bad.trace --outlier 1 --json");
+    assert_eq!((&one["function"], &one["n"]), (&whole["outliers"][0]["function"], &1.into()));
+    for (side, name) in [("old", "good"), ("new", "bad")] {
+        let insns = disassembled(place, name);
+        let mut sum = 0.0;
+        for block in list(&one["blocks"], side) {
+            let at = block["at"].as_u64().expect("an address");
+            let texts = list(block, "instructions");
+            let mnemonic = |text: &str| text.split_whitespace().next().unwrap_or_default().to_owned();
+            let theirs: Vec<String> =
+                insns.range(at..).take(texts.len()).map(|(_, text)| mnemonic(text)).collect();
+            let ours: Vec<String> = texts.iter().map(|text| mnemonic(text.as_str().expect("text"))).collect();
+            assert_eq!(ours.len(), theirs.len(), "{block}");
+            let same = ours
+                .iter()
+                .zip(&theirs)
+                .filter(|(a, b)| a.starts_with(b.as_str()) || b.starts_with(a.as_str()));
+            assert!(same.count() * 10 >= ours.len() * 8, "{ours:?} {theirs:?}");
+            #[expect(clippy::cast_precision_loss, reason = "few")]
+            let n = texts.len() as f64;
+            sum += number(&block["runs"]) * n;
+        }
+        let want = number(&one[side]);
+        assert!((sum - want).abs() <= want / 100.0 + 1.0, "{side}: {sum} of {want}: {one}");
+    }
+    let ran = engraft(place, "compare good.trace bad.trace --outlier 99999");
+    assert!(ran.code == Some(2) && ran.stderr.contains("there is no outlier 99999"), "{}", ran.stderr);
+    // By another metric: stores, which what was made worse has alone.
+    let stores = said(place, "compare good.trace bad.trace --metric dyn.agg.mem_writes --json");
+    let first = &stores["outliers"][0];
+    assert_eq!((&first["function"], &first["metric"]), (&"table".into(), &"dyn.agg.mem_writes".into()));
+    let calls = number(&row(&stores, "table")["old"]["calls"]);
+    assert!((number(&first["new"]) - number(&first["old"]) - 40.0 * calls).abs() < 1.0, "{first}");
+    let gate = |expression: &str| {
+        engraft(place, &format!("compare good.trace bad.trace -q --fail-if '{expression}'")).code
+    };
+    assert_eq!(gate("any(function, dyn.agg.total > 1.1 and new.share > 0.1)"), Some(1));
+    assert_eq!(gate("any(function, dyn.agg.total > 1.1 and new.share > 0.9)"), Some(0));
+    let functions = said(place, "compare good.trace bad.trace --functions --json");
+    assert_eq!(list(&functions, "functions"), list(&whole, "functions"));
+}
+
+/// By index: the function of each symbol of thread 0 that enters one, as `query` says.
+fn entered(place: &Path, name: &str) -> BTreeMap<u64, String> {
+    let all = said(place, &format!("query {name}.trace --at 0.. --json"));
+    let symbols = list(&all, "symbols").iter().filter(|symbol| symbol["step"] == "F");
+    let entry = |symbol: &Value| {
+        (symbol["index"].as_u64().expect("a number"), symbol["function"].as_str().expect("a name").to_owned())
+    };
+    symbols.map(entry).collect()
+}
+
+#[test]
+fn anchors_are_the_symbols_at_which_the_same_functions_are_entered() {
+    needs!("gcc");
+    let place = folder();
+    let place = place.path();
+    recorded(place, "kept", "-O2 -g -fno-inline -fno-optimize-sibling-calls");
+    recorded(place, "plain", "-O0 -g");
+    let itself = said(place, "compare kept.trace kept.trace --anchors --json");
+    let anchors = list(&itself, "anchors");
+    assert!(anchors.iter().all(|anchor| anchor["old"] == anchor["new"] && anchor["confidence"] == 1.0));
+    let index = |anchor: &Value, side: &str| anchor[side]["index"].as_u64().expect("a number");
+    assert!(anchors.windows(2).all(|two| index(&two[0], "old") < index(&two[1], "old")));
+    let of_kept = entered(place, "kept");
+    let n_entered = anchors.iter().filter(|anchor| of_kept.contains_key(&index(anchor, "old"))).count();
+    assert_eq!(n_entered, of_kept.len(), "each call is one");
+    // Of two builds: what is entered has the same name.
+    let both = said(place, "compare plain.trace kept.trace --anchors --json");
+    let of_plain = entered(place, "plain");
+    let calls: Vec<(&String, Option<&String>)> = list(&both, "anchors")
+        .iter()
+        .filter_map(|anchor| Some((of_plain.get(&index(anchor, "old"))?, of_kept.get(&index(anchor, "new")))))
+        .collect();
+    let bare = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
+    assert!(calls.iter().all(|(old, new)| new.is_some_and(|new| bare(new) == bare(old))), "{calls:?}");
+    assert!(
+        calls.len() * 100 >= of_plain.len().min(of_kept.len()) * 95,
+        "{} of {}",
+        calls.len(),
+        of_kept.len()
+    );
+}
+
+#[test]
+fn explain_says_how_calls_and_loops_were_told_to_be_the_same() {
+    needs!("gcc");
+    let place = folder();
+    let place = place.path();
+    recorded(place, "plain", "-O0 -g");
+    recorded(place, "kept", "-O2 -g -fno-inline -fno-optimize-sibling-calls");
+    let explained = said(place, "compare plain.trace kept.trace --explain main --json");
+    let by_line: Vec<&Value> =
+        list(&explained, "events").iter().filter(|event| event["how"] == "line").collect();
+    assert!(by_line.len() >= 3 && by_line.iter().all(|event| number(&event["paired"]) > 0.0), "{explained}");
+    let place_of = |side: &str| by_line[0]["at"][side].as_str().expect("a place").to_owned();
+    assert_eq!(place_of("old"), place_of("new"), "the same line: {explained}");
+    let ran = engraft(place, "compare plain.trace kept.trace --explain mian");
+    assert!(ran.code == Some(2) && ran.stderr.contains("perhaps main"), "{}", ran.stderr);
+}
+
+#[test]
+fn builds_are_compared_by_way_of_a_third() {
+    needs!("gcc");
+    let place = folder();
+    let place = place.path();
+    recorded(place, "plain", "-O0 -g");
+    recorded(place, "good", "-O2 -g -fno-optimize-sibling-calls");
+    recorded(place, "bad", "-O3 -g -fno-optimize-sibling-calls -DWORSE=40");
+    let by = said(place, "compare good.trace bad.trace --base plain.trace --json");
+    let direct = compared(place, "good", "bad");
+    for log in ["light", "heavy"] {
+        let (by, direct) = (share(&by, log), share(&direct, log));
+        assert!(by > 0.4 && by >= 0.9 * direct, "{log}: {by} of {direct}");
+    }
+    assert_eq!(by["outliers"][0]["function"], "table", "{}", by["outliers"]);
+    for side in ["old", "new"] {
+        let (all, found) =
+            (&by["totals"][side]["dyn.agg.total"], number(&by["matched"]["instructions"][side]));
+        assert!((number(all) - found).abs() < 0.5, "{side}: {all} {found}");
+    }
+    assert!(number(&row(&by, "table")["old"]["calls"]) > 0.0);
+}
+
+#[test]
+fn a_matrix_is_its_pairs_one_by_one() {
+    needs!("gcc");
+    let place = folder();
+    let place = place.path();
+    for (name, flags) in [("plain", "-O0 -g"), ("good", "-O2 -g"), ("bad", "-O2 -g -DWORSE=40")] {
+        crate::run::compile(&place.join(name), "compared.c", flags);
+    }
+    let builds = "[[builds]]\nname = 'O0'\npath = './plain'\n[[builds]]\nname = 'O2'\npath = './good'\n\
+                  [[builds]]\nname = 'worse'\npath = './bad'\n";
+    let inputs =
+        "[[inputs]]\nname = 'none'\n[[inputs]]\nname = 'some'\nargs = ['x']\nstdin = 'matrix.toml'\n";
+    let write = |start: &str| {
+        std::fs::write(place.join("matrix.toml"), format!("{start}{builds}{inputs}")).expect("written");
+    };
+    write("against = 'O2'\n");
+    let all = said(place, "compare --matrix matrix.toml --json");
+    let rows = list(&all, "rows");
+    assert_eq!(rows.len(), 4, "{all}");
+    for (n, (program, input)) in
+        [("./plain", ""), ("./bad", ""), ("./plain", "x"), ("./bad", "x")].into_iter().enumerate()
+    {
+        let pair = said(place, &format!("compare ./good {program} --json -- {input}"));
+        assert_eq!(rows[n]["amount"]["new"], number(&pair["totals"]["new"]["dyn.agg.total"]), "{}", rows[n]);
+        assert_eq!(rows[n]["matched"], pair["matched"], "{}", rows[n]);
+        assert_eq!(rows[n]["largest"], pair["outliers"][0], "{}", rows[n]);
+        assert_eq!((&rows[n]["old"], &rows[n]["runs"]["stdout"]["differs_at"]), (&"O2".into(), &Value::Null));
+    }
+    // Against the best, which is the same here; and as a gate.
+    write("");
+    let best = said(place, "compare --matrix matrix.toml --json");
+    assert_eq!(list(&best, "rows"), rows);
+    let gate = |expression: &str| {
+        engraft(place, &format!("compare --matrix matrix.toml -q --fail-if '{expression}'")).code
+    };
+    assert_eq!((gate("dyn.agg.total > 100"), gate("dyn.agg.total > 1.001")), (Some(0), Some(1)));
+    for (text, want) in
+        [("against = 'O9'\n", "no build is called O9"), ("colour = 1\n", "colour"), ("[", "matrix")]
+    {
+        write(text);
+        let ran = engraft(place, "compare --matrix matrix.toml");
+        assert!(ran.code == Some(2) && ran.stderr.contains(want), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn what_compilers_said_stands_at_the_lines_that_differ() {
+    needs!("gcc");
+    let place = folder();
+    let place = place.path();
+    recorded(place, "good", "-O1 -g");
+    let remarks = place.join("said.txt");
+    recorded(place, "high", &format!("-O3 -g -fopt-info-all={}", remarks.display()));
+    let with = said(place, "compare good.trace high.trace --new-remarks said.txt --json");
+    let text = std::fs::read_to_string(&remarks).expect("gcc wrote it");
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let all: Vec<&str> = list(&with, "outliers")
+        .iter()
+        .flat_map(|row| list(row, "remarks"))
+        .map(|remark| remark.as_str().expect("text"))
+        .collect();
+    assert!(all.len() > 3, "{with}");
+    for remark in &all {
+        let (place, said) = remark.split_once(": ").expect("a place, and what was said");
+        assert!(place.starts_with("new build, compared.c:"), "{remark}");
+        assert!(text.contains(said), "{remark}");
+    }
+    assert!(all.iter().any(|remark| remark.contains("optimized")), "{all:?}");
+    std::fs::write(place.join("none.txt"), "nothing\n").expect("written");
+    let ran = engraft(place, "compare good.trace high.trace --new-remarks none.txt");
+    assert!(ran.code == Some(2) && ran.stderr.contains("no remarks of compilers"), "{}", ran.stderr);
+}
