@@ -33,7 +33,7 @@ pub use functions::{FunctionMix, FunctionPair};
 pub use intervals::{At, Events, Interval, Key, Lengths};
 pub use keys::How;
 pub use log::{Builder, Log, Place, Side};
-pub use outliers::Outlier;
+pub use outliers::{By, Outlier, Weights, weighed};
 
 use crate::relation::Matching;
 use anchors::Anchors;
@@ -41,7 +41,7 @@ use explain::Explaining;
 use intervals::Intervals;
 use items::Reading;
 use keys::{CallKey, Keys};
-use program::{Metric, Mix, Program, Va};
+use program::{Mix, Program, Va};
 use std::collections::{BTreeSet, HashMap};
 
 /// What came of it. Two numbers in a field are those of the old and of the new build.
@@ -130,7 +130,7 @@ pub struct Asked<'a> {
     /// What is no outlier, by build.
     pub unsteady: &'a [Unsteady; 2],
     /// What outliers are told by.
-    pub by: Metric,
+    pub by: By,
 }
 
 impl Comparison {
@@ -183,7 +183,7 @@ impl Comparison {
 
     fn of(sides: &[Side<'_>; 2], intervals: &Intervals<'_>, asked: &Asked<'_>) -> Comparison {
         let is_unsteady = |key: &Key| (0..2).any(|n| asked.unsteady[n].has(n, key));
-        let (outliers, n_unsteady) = outliers::of(sides, intervals, asked.by, is_unsteady);
+        let (outliers, n_unsteady) = outliers::of(sides, intervals, &asked.by, is_unsteady);
         Comparison {
             functions: functions::pairs(sides, intervals.keys()),
             totals: [0, 1].map(|n: usize| functions::total(&sides[n])),

@@ -36,6 +36,9 @@ impl Serialize for Amount {
     }
 }
 
+/// The metric of memory that was touched and not aligned.
+pub const MISALIGNED: &str = "dyn.pmu.MISALIGN_MEM_REF";
+
 /// What two builds did.
 #[derive(Debug, Serialize)]
 pub struct CompareView {
@@ -261,7 +264,8 @@ impl View for CompareView {
             t.top(TOP, w)?;
         }
         if !self.outliers.is_empty() {
-            writeln!(w, "\nbetween the same two points, by the difference of instructions:")?;
+            let by = self.outliers.first().map_or("", |row| &row.metric);
+            writeln!(w, "\nbetween the same two points, by the difference of {by}:")?;
             self.outliers_table().top(TOP, w)?;
         }
         let said = self.outliers.iter().zip(1..).take(TOP).filter(|(row, _)| !row.remarks.is_empty());

@@ -1,5 +1,6 @@
 //! `engraft compare`: what two builds of a program did on one input, between the same points.
 
+mod events;
 mod fill;
 mod matrix;
 mod parts;
@@ -10,7 +11,7 @@ use crate::input::names::near;
 use crate::input::{file_name, open, recorded_image, unreadable};
 use crate::output::{self, Answer, Hinted, Output, Rows};
 use matching::compare::expression::{Expression, Value};
-use matching::compare::{Asked, Builder, Code, Comparison, Log, Side, TracedModule, Unsteady, Was};
+use matching::compare::{Asked, Builder, By, Code, Comparison, Log, Side, TracedModule, Unsteady, Was};
 use matching::{Matching, Options};
 use program::{Lines, Metric, Program};
 use rayon::prelude::*;
@@ -19,7 +20,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use trace::Trace;
 use tracing::info_span;
-use views::compare::{CompareView, FunctionsView, RunsView};
+use views::compare::{CompareView, FunctionsView, MISALIGNED, RunsView};
 
 /// `--matrix` stands for both programs.
 const USAGE: &str = "\
@@ -72,6 +73,13 @@ pub struct Args {
     /// The same of the new build
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     new_remarks: Vec<PathBuf>,
+    /// What `engraft values --auto` recorded of the old build on the same input: then
+    /// `dyn.pmu.MISALIGN_MEM_REF` is how often memory was touched that was not aligned
+    #[arg(long, value_name = "REC", hide_short_help = true, requires = "new_values")]
+    old_values: Option<PathBuf>,
+    /// The same of the new build
+    #[arg(long, value_name = "REC", hide_short_help = true, requires = "old_values")]
+    new_values: Option<PathBuf>,
     /// What functions are sorted by: `dyn.agg.total` are instructions that ran, `stat.` those of the code
     /// that ran, once; `calls`
     #[arg(long, value_name = "METRIC", default_value = "dyn.agg.total", value_parser = metric)]
@@ -114,7 +122,7 @@ struct Shown {
 }
 
 fn metric(text: &str) -> Result<String, String> {
-    match matching::compare::expression::is_known(text) {
+    match text == MISALIGNED || matching::compare::expression::is_known(text) {
         true => Ok(text.to_owned()),
         false => {
             Err("there is no such metric; dyn.agg.total, dyn.agg.mem_reads, dyn.cat.DIV are some".to_owned())
@@ -292,9 +300,19 @@ fn compare(args: &Args, traces: &[Vec<PathBuf>], runs: Option<&RunsView>) -> any
         args.output.print(&parts::explained(&sides, name, &found)?)?;
         return Ok(answer(runs));
     }
+    let weights = match (&args.old_values, &args.new_values) {
+        (Some(old), Some(new)) => {
+            Some([events::misaligned(old, &sides[0])?, events::misaligned(new, &sides[1])?])
+        }
+        _ => None,
+    };
     let found = info_span!("compare").in_scope(|| {
         let unsteady = [unsteady(&old), unsteady(&new)];
-        let asked = Asked { unsteady: &unsteady, by: told_by(args) };
+        let by = match weights.clone().filter(|_| args.metric == MISALIGNED) {
+            Some(weights) => By::Weights(weights),
+            None => By::Metric(told_by(args)),
+        };
+        let asked = Asked { unsteady: &unsteady, by };
         match base.first() {
             None => Comparison::compute(&sides, &was_direct, &asked),
             Some(base) => {
@@ -304,6 +322,10 @@ fn compare(args: &Args, traces: &[Vec<PathBuf>], runs: Option<&RunsView>) -> any
         }
     });
     let mut view = fill::view(args, runs, &sides, &found);
+    if let Some(weights) = &weights {
+        events::add(&mut view, &sides, weights);
+        fill::sort(&mut view);
+    }
     let said = remarks(args)?;
     for (row, of) in view.outliers.iter_mut().zip(&found.outliers) {
         row.remarks = remarks::of_outlier(&sides, of, &said);

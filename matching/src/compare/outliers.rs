@@ -47,15 +47,19 @@ pub fn differs(of: &Interval) -> bool {
 pub fn of(
     sides: &[Side<'_>; 2],
     intervals: &Intervals<'_>,
-    by: Metric,
+    by: &By,
     is_unsteady: impl Fn(&Key) -> bool,
 ) -> (Vec<Outlier>, usize) {
     let mut known = [HashMap::new(), HashMap::new()];
     let mut amount = |of: &Interval| match by {
-        Metric::Total => of.insns,
-        _ => [0, 1].map(|n: usize| {
+        By::Metric(Metric::Total) => of.insns,
+        By::Metric(by) => [0, 1].map(|n: usize| {
             let mix = mix(&sides[n], n, intervals, of, &mut known[n]);
-            mix.get(by as usize).copied().unwrap_or_default()
+            mix.get(*by as usize).copied().unwrap_or_default()
+        }),
+        By::Weights(weights) => [0, 1].map(|n: usize| {
+            let ran = ran(intervals, n, of);
+            ran.iter().map(|(block, runs)| runs * weights[n].get(block).copied().unwrap_or_default()).sum()
         }),
     };
     let mut all: Vec<Found> = intervals
@@ -86,6 +90,32 @@ pub fn of(
         }
     };
     (all.into_iter().map(outlier).collect(), n_unsteady)
+}
+
+/// By block: how much of something an execution of it is.
+pub type Weights = BTreeMap<u32, f64>;
+
+/// What outliers are told by.
+#[derive(Clone, Debug)]
+pub enum By {
+    /// A metric of instructions.
+    Metric(Metric),
+    /// Something that is known of blocks of both builds.
+    Weights([Weights; 2]),
+}
+
+/// By function: how much its blocks come to.
+#[expect(clippy::cast_precision_loss, reason = "counts up to 2⁵³ are exact")]
+pub fn weighed(side: &Side<'_>, weights: &Weights) -> BTreeMap<u32, f64> {
+    let mut sums = BTreeMap::new();
+    for (key, gap) in &side.log.gaps {
+        for (block, _, n) in gap.counts().filter(|(_, what, _)| *what == Counted::Run) {
+            if let Some(weight) = weights.get(&block) {
+                *sums.entry(key.function).or_default() += weight * n as f64;
+            }
+        }
+    }
+    sums
 }
 
 /// An interval, and how much of a metric it has.

@@ -8,8 +8,8 @@ use program::{Metric, Mix, Va};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use views::compare::{
-    Amount, Both, CompareView, FunctionRow, FunctionView, Matched, MatchedEvents, MetricRow, OutlierRow,
-    Reason, RunsView, UnmatchedRow,
+    Amount, Both, CompareView, FunctionRow, FunctionView, MISALIGNED, Matched, MatchedEvents, MetricRow,
+    OutlierRow, Reason, RunsView, UnmatchedRow,
 };
 
 /// The comparison, as it is asked for.
@@ -30,12 +30,11 @@ pub fn view(args: &Args, runs: Option<&RunsView>, sides: &[Side<'_>; 2], found: 
             [None, None] => {}
         }
     }
-    let difference = |row: &FunctionRow| {
-        let of = |all: &BTreeMap<String, Amount>| all.get(&args.metric).copied().unwrap_or_default().0;
-        (of(&row.new) - of(&row.old)).abs()
+    let told_by = match args.metric == MISALIGNED {
+        true => args.metric.clone(),
+        false => format!("dyn.{}", super::told_by(args).name()),
     };
-    functions.sort_by(|a, b| difference(b).total_cmp(&difference(a)).then_with(|| a.name.cmp(&b.name)));
-    CompareView {
+    let mut view = CompareView {
         schema: CompareView::SCHEMA,
         traces: Both { old: shown(&args.old), new: shown(&args.new) },
         runs: runs.cloned(),
@@ -43,10 +42,22 @@ pub fn view(args: &Args, runs: Option<&RunsView>, sides: &[Side<'_>; 2], found: 
         matched: matched(found),
         functions,
         unmatched,
-        outliers: found.outliers.iter().map(|of| outlier(sides, of, super::told_by(args))).collect(),
+        outliers: found.outliers.iter().map(|of| outlier(sides, of, &told_by)).collect(),
         unsteady: found.n_unsteady as u64,
         metric: args.metric.clone(),
-    }
+    };
+    sort(&mut view);
+    view
+}
+
+/// Sorts functions by the difference of the metric that is shown.
+pub fn sort(view: &mut CompareView) {
+    let metric = view.metric.clone();
+    let difference = |row: &FunctionRow| (amount(&row.new, &metric) - amount(&row.old, &metric)).abs();
+    let by = |a: &FunctionRow, b: &FunctionRow| {
+        difference(b).total_cmp(&difference(a)).then_with(|| a.name.cmp(&b.name))
+    };
+    view.functions.sort_by(by);
 }
 
 fn shown(path: &Option<PathBuf>) -> String {
@@ -67,8 +78,9 @@ pub fn function(name: &str, view: &CompareView) -> Option<FunctionView> {
     Some(FunctionView { schema: FunctionView::SCHEMA, name: row.name.clone(), metrics: metrics.collect() })
 }
 
+/// A count, as numbers of metrics are.
 #[expect(clippy::cast_precision_loss, reason = "counts up to 2⁵³ are exact")]
-fn number(n: u64) -> f64 {
+pub fn number(n: u64) -> f64 {
     n as f64
 }
 
@@ -134,7 +146,7 @@ fn matched(found: &Comparison) -> Matched {
 }
 
 /// An interval in which the builds differ.
-fn outlier(sides: &[Side<'_>; 2], of: &Outlier, by: Metric) -> OutlierRow {
+fn outlier(sides: &[Side<'_>; 2], of: &Outlier, by: &str) -> OutlierRow {
     let function = |n: usize| name(&sides[n], of.key.functions[n]);
     let place = |at: [At; 2]| Both { old: place(&sides[0], at[0]), new: place(&sides[1], at[1]) };
     let reason = |metric: &Metric| {
@@ -142,6 +154,12 @@ fn outlier(sides: &[Side<'_>; 2], of: &Outlier, by: Metric) -> OutlierRow {
         let of = |side: usize| Amount(of.mixes[side].get(n).copied().unwrap_or_default().round());
         Reason { metric: format!("dyn.{}", metric.name()), old: of(0), new: of(1) }
     };
+    // What no instruction says of itself is no metric of these.
+    let by_event = (by == MISALIGNED).then(|| Reason {
+        metric: by.to_owned(),
+        old: Amount(of.amount[0].round()),
+        new: Amount(of.amount[1].round()),
+    });
     let to = match of.key.is_inside {
         true => {
             let rounds = of.rounds.map(count);
@@ -153,12 +171,12 @@ fn outlier(sides: &[Side<'_>; 2], of: &Outlier, by: Metric) -> OutlierRow {
         function: function(0),
         from: place(of.key.from),
         to,
-        metric: format!("dyn.{}", by.name()),
+        metric: by.to_owned(),
         old: Amount(of.amount[0].round()),
         new: Amount(of.amount[1].round()),
         times: count(of.times),
         confidence: of.confidence.clamp(0.0, 1.0),
-        because: of.because.iter().map(reason).collect(),
+        because: by_event.into_iter().chain(of.because.iter().map(reason)).collect(),
         remarks: Vec::new(),
     }
 }

@@ -227,3 +227,36 @@ fn what_compilers_said_stands_at_the_lines_that_differ() {
     let ran = engraft(place, "compare good.trace high.trace --new-remarks none.txt");
     assert!(ran.code == Some(2) && ran.stderr.contains("no remarks of compilers"), "{}", ran.stderr);
 }
+
+#[test]
+fn memory_that_is_not_aligned_is_found_by_recordings_of_values() {
+    needs!("gcc");
+    let place = folder();
+    let place = place.path();
+    for (name, offset) in [("aligned", 0), ("shifted", 4)] {
+        let flags = format!("-O2 -g -fno-tree-vectorize -DOFFSET={offset}");
+        crate::run::compile(&place.join(name), "misaligned.c", &flags);
+        engraft(place, &format!("trace -q --no-cache --modules exe -o {name}.trace ./{name}"));
+        engraft(place, &format!("values -q --no-cache --auto=* -o {name}.engraft ./{name}"));
+    }
+    let words =
+        "compare aligned.trace shifted.trace --old-values aligned.engraft --new-values shifted.engraft";
+    let metric = "dyn.pmu.MISALIGN_MEM_REF";
+    let both = said(place, &format!("{words} --metric {metric} --json"));
+    // Each store of 8 bytes to the array, and the load behind them.
+    assert_eq!(number(&row(&both, "smooth")["new"][metric]), 20.0 * 129.0, "{both}");
+    for (name, side) in [("smooth", "old"), ("other", "old"), ("other", "new")] {
+        assert_eq!(number(&row(&both, name)[side][metric]), 0.0, "{name} {side}");
+    }
+    assert_eq!(both["totals"]["old"]["dyn.agg.total"], both["totals"]["new"]["dyn.agg.total"]);
+    let first = &both["outliers"][0];
+    assert_eq!((&first["function"], &first["metric"]), (&"smooth".into(), &metric.into()), "{first}");
+    assert_eq!((number(&first["old"]), number(&first["new"])), (0.0, 20.0 * 128.0), "{first}");
+    assert_eq!(first["because"][0]["metric"], metric);
+    // A recording of another kind says nothing of it.
+    engraft(place, "count -q --no-cache -o counted.engraft -- ./aligned");
+    let words =
+        "compare aligned.trace shifted.trace --old-values counted.engraft --new-values shifted.engraft";
+    let ran = engraft(place, words);
+    assert!(ran.code == Some(2) && ran.stderr.contains("nothing is in it of accesses"), "{}", ran.stderr);
+}
