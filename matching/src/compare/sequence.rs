@@ -15,8 +15,6 @@ use std::hash::Hash;
 const SMALL: usize = 400_000;
 /// What tells more is taken to be right where it pairs more than this share of what else can be.
 const SURE: f64 = 0.8;
-/// Where more than this share of what can be paired at most is, nothing else is tried.
-const ENOUGH: f64 = 0.98;
 /// How long the window is, in both sequences; of what is paired in it, the first half is kept.
 const WINDOW: usize = 600;
 
@@ -59,19 +57,19 @@ fn differing(old: Keyed<'_>, new: Keyed<'_>) -> Vec<(usize, usize)> {
         return exactly(old.keys, new.keys);
     }
     let most = at_most(old.keys, new.keys);
-    #[expect(clippy::cast_precision_loss, reason = "a share")]
-    let is_enough = |found: &[(usize, usize)], least: f64| found.len() as f64 >= most as f64 * least;
+    // Less will not do: what is left may be one period of what comes again and again, at either end.
+    let is_all = |found: &[(usize, usize)]| found.len() >= most;
     let by_anchors = |anchors: Vec<(usize, usize)>| {
         if anchors.is_empty() { Vec::new() } else { between(old, new, anchors) }
     };
-    // What tells more first: where it pairs nearly all, nothing else is tried.
+    // What tells more first: where it pairs all, nothing else is tried.
     let by_fine = by_anchors(anchors(old.fine, new.fine));
-    if is_enough(&by_fine, ENOUGH) {
+    if is_all(&by_fine) {
         return by_fine;
     }
     let mut best = by_anchors(anchors(old.keys, new.keys));
-    if !is_enough(&best, ENOUGH) {
-        let by_looks = by_looks(old.keys, new.keys, |found| is_enough(found, ENOUGH));
+    if !is_all(&best) {
+        let by_looks = by_looks(old.keys, new.keys, is_all);
         best = if by_looks.len() > best.len() { by_looks } else { best };
     }
     // What is there once in both may still be another: it is not, where about as much is paired by it.
@@ -107,14 +105,24 @@ fn between(old: Keyed<'_>, new: Keyed<'_>, anchors: Vec<(usize, usize)>) -> Vec<
     found
 }
 
-/// Large ones, by what is seldom, or through a window, if what is seldom does not pair enough.
-fn by_looks(old: &[u32], new: &[u32], is_enough: impl Fn(&[(usize, usize)]) -> bool) -> Vec<(usize, usize)> {
+/// Large ones, by what is seldom, or through a window, if what is seldom does not pair all.
+fn by_looks(old: &[u32], new: &[u32], is_all: impl Fn(&[(usize, usize)]) -> bool) -> Vec<(usize, usize)> {
     let by_rare = if has_rare(old) && has_rare(new) { by_rare(old, new) } else { Vec::new() };
-    if is_enough(&by_rare) {
+    if is_all(&by_rare) {
         return by_rare;
     }
-    let by_window = by_window(old, new);
-    if by_rare.len() > by_window.len() { by_rare } else { by_window }
+    let forwards = by_window(old, new);
+    if is_all(&forwards) {
+        return forwards;
+    }
+    // Whoever has lost its way in what comes again and again does not find it any more: from behind, it is
+    // another part of it that goes wrong.
+    let reversed = |keys: &[u32]| keys.iter().rev().copied().collect::<Vec<u32>>();
+    let mut backwards = by_window(&reversed(old), &reversed(new));
+    backwards.reverse();
+    backwards.iter_mut().for_each(|(x, y)| (*x, *y) = (old.len() - 1 - *x, new.len() - 1 - *y));
+    let longest = |a: Vec<_>, b: Vec<_>| if b.len() > a.len() { b } else { a };
+    longest(longest(forwards, backwards), by_rare)
 }
 
 /// Whether enough of `keys` come seldom for them to be told apart by these: imara-diff looks at all that is
@@ -271,6 +279,19 @@ mod tests {
         let found = super::pairs(old, new);
         assert!(found.contains(&(1000, 700)) && found.contains(&(2000, 1700)), "{}", found.len());
         assert!(found.windows(2).all(|two| two[0].0 < two[1].0 && two[0].1 < two[1].1));
+    }
+
+    #[test]
+    fn what_comes_again_and_again_behind_a_part_that_differs_is_paired_without_a_shift() {
+        // Of 50 keys in turn, behind 1,000 that have nothing in common but some of these.
+        let turns = |n: u32| (0..n).map(|n| n % 50).collect::<Vec<u32>>();
+        let start = |seed: u32| (0..1000).map(move |n: u32| (n * seed + seed) % 50).collect::<Vec<u32>>();
+        let (old, new) =
+            ([start(7), turns(60_000)].concat(), [start(11), turns(59_000), vec![50; 3]].concat());
+        let found = pairs(&old, &new);
+        // Both end alike, but for what one alone has.
+        let is_right = |(x, y): &&(usize, usize)| old.len() - x == new.len() - 3 - y;
+        assert!(found.iter().filter(is_right).count() > 58_000, "{}", found.len());
     }
 
     #[test]
