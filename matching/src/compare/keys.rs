@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 /// A line of a function: where something was written.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Origin {
-    /// The function, as [`Keys::name`] numbers it.
+    /// The function, as [`Keys`] numbers it.
     pub function: u32,
     /// The line; 0 if it is not known.
     pub line: u32,
