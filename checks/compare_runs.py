@@ -451,6 +451,10 @@ def row_9():
 
 # Rows 10 to 12
 
+def lua_rounds(seconds):
+    return max(1, round(seconds * 2.6))
+
+
 def long_workload(name):
     """The program, arguments and input of a run of some SECONDS."""
     if name == "bench":
@@ -458,7 +462,7 @@ def long_workload(name):
         return "lua", [text_of("bench.lua", programs.FIB)], None
     if name == "lua":
         with open(compare.SCRIPTS + "/overhead/src/bench.lua", encoding="utf-8") as file:
-            code = f"arg = {{{max(1, round(SECONDS * 2.6))}}}\n{file.read()}"
+            code = f"arg = {{{lua_rounds(SECONDS)}}}\n{file.read()}"
         return "lua", [text_of(f"bench-{SECONDS:g}.lua", code)], None
     if name == "sqlite":
         return "sqlite", [str(round(24500 * SECONDS**ROWS_BY_TIME))], None
@@ -574,7 +578,8 @@ def row_12():
     for name in LONG:
         sizes = [os.path.getsize(packed) / 1e6 for _, _, packed in long_runs(name)]
         # Of runs that are shorter than those of the issue.
-        more = {"bench": 1, "sqlite": (5 / SECONDS) ** ROWS_BY_TIME}.get(name, 5 / SECONDS)
+        more = {"bench": 1, "lua": lua_rounds(5) / lua_rounds(SECONDS), "sqlite": (5 / SECONDS) ** ROWS_BY_TIME}
+        more = more.get(name, 5 / SECONDS)
         as_asked = [size * more for size in sizes]
         holds = name not in ("lua", "sqlite") or max(as_asked) <= 25
         ok = ok and holds
