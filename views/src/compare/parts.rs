@@ -105,7 +105,7 @@ pub struct RanBlock {
 impl View for OutlierView {
     /// A row an instruction, those of the old build first.
     fn table(&self) -> Table {
-        let mut t = Table::new(&["build", "function", "address>", "line", "runs>", "instruction"]);
+        let mut t = Table::new(&["build", "function", "at>", "line", "runs>", "instruction"]);
         for (build, blocks) in [("old", &self.blocks.old), ("new", &self.blocks.new)] {
             for block in blocks {
                 for insn in &block.instructions {
@@ -145,7 +145,7 @@ impl View for OutlierView {
         }
         for (build, blocks) in [("old", &self.blocks.old), ("new", &self.blocks.new)] {
             writeln!(w, "\n{build} build:")?;
-            let mut t = Table::new(&["runs>", "address>", "instruction", "line"]);
+            let mut t = Table::new(&["runs>", "at>", "instruction", "line"]);
             for block in blocks {
                 for (n, insn) in block.instructions.iter().enumerate() {
                     let first = |text: String| if n == 0 { text } else { String::new() };
