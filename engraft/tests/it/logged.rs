@@ -295,6 +295,34 @@ fn calls_that_come_again_are_told_and_drawn() {
     assert!(ran.stderr.contains("reuse is what a log of calls tells"), "{}", ran.stderr);
 }
 
+/// What is recorded where a function jumps to another stands behind a call then, and leaves alone what its
+/// callers know it not to write.
+#[test]
+fn what_callers_keep_across_a_jump_is_left_alone() {
+    needs!("gcc");
+    let place = folder();
+    compile(&place.path().join("jumper"), "jumper.c", "-O1");
+    let alone = must(&mut Command::new(place.path().join("jumper")));
+    for how in ["", "--full", "--full --no-times", "--no-results"] {
+        let calls =
+            "--calls 'long ends(long x);' --calls 'long jumps(long x);' --calls 'long branches(long x);'";
+        let ran =
+            engraft(place.path(), &format!("values --no-cache -q {how} -o j.engraft {calls} -- ./jumper"));
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), alone.as_str()), "{how}: {}", ran.stderr);
+        let shown = engraft(place.path(), "show j.engraft --json").stdout;
+        let said: serde_json::Value = serde_json::from_str(&shown).expect("it is JSON");
+        let calls = said["calls"].as_array().expect("functions").iter();
+        let mut calls: Vec<_> =
+            calls.filter_map(|of| Some((of["function"].as_str()?, &of["calls"]))).collect();
+        calls.sort_unstable_by_key(|of| of.0);
+        assert_eq!(
+            calls,
+            [("branches", &300.into()), ("ends", &450.into()), ("jumps", &300.into())],
+            "{how}"
+        );
+    }
+}
+
 /// Whoever writes the log is killed: what was written is read, and it is said that the rest is missing.
 #[test]
 fn a_log_whose_writer_was_killed_is_read_up_to_there() {

@@ -449,9 +449,9 @@ impl PointLowering<'_> {
     }
 
     fn code(&self, probe: &Probe, site: &Site, word: u32, routine: u32) -> Result<Insert, PlanError> {
-        // What the caller may read, behind a call.
-        let returned = abi::RETURNED.union(abi::CALLEE_SAVED).union(abi::ALWAYS_LIVE);
-        let live = if site.behind.is_some() { returned } else { site.live };
+        // Behind a call that was a jump, the function is about to return.
+        let returned = || self.conventions.at_return(self.program.block(site.block).func);
+        let live = if site.behind.is_some() { returned() } else { site.live };
         let insn = site.insn.as_ref().filter(|_| site.behind.is_none());
         let at = match site.spot {
             Spot::Before(at) | Spot::After(at) => at,

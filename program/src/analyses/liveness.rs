@@ -143,6 +143,12 @@ impl Conventions {
         self.of(func).clobbers
     }
 
+    /// What callers of `func` may read when it has returned, as it left it or as they did: the ABI's, and
+    /// what they know it not to write (`-fipa-ra` of gcc).
+    pub fn at_return(&self, func: FuncId) -> RegSet {
+        self.of(func).at_return
+    }
+
     fn of(&self, func: FuncId) -> Convention {
         self.functions.get(func.index()).copied().unwrap_or(Convention::UNKNOWN)
     }
