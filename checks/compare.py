@@ -61,7 +61,7 @@ def source(program):
         must([*apt, "update"])
         with tempfile.TemporaryDirectory(dir=WHERE) as place:
             must([*apt, "source", "--download-only", program], cwd=place)
-            archive = next(name for name in os.listdir(place) if ".orig.tar" in name)
+            archive = next(name for name in os.listdir(place) if ".orig.tar" in name and not name.endswith(".asc"))
             os.mkdir(place + "/in")
             must(["tar", "xf", "../" + archive], cwd=place + "/in")
             found = os.listdir(place + "/in")
@@ -115,6 +115,9 @@ def workload(program):
         if not os.path.exists(WHERE + "/in.c"):
             found, flags = files("lua", source("lua"))
             with open(WHERE + "/in.c", "wb") as file:
+                # What is left in it, and tcc does not know.
+                file.write(b"typedef float _Float32; typedef double _Float64, _Float32x;\n"
+                           b"typedef long double _Float128, _Float64x;\n")
                 file.write(must(["gcc-12", "-E", "-P", "-O0", *flags.split(), next(n for n in found if "lvm.c" in n)]))
         return ["-nostdlib", "-c", WHERE + "/in.c", "-o", WHERE + "/in.o"], None
     if program == "lua":
