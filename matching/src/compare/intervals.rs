@@ -7,7 +7,8 @@ use super::keys::Keys;
 use super::log::{Counted, Gap, GapKey, Kind, Place, Side};
 use super::nests::{self, Nest};
 use super::pairs::Aligned;
-use std::collections::{BTreeMap, HashMap};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
 
 /// An end of an interval: where in which function.
 pub type At = (u32, Place);
@@ -85,11 +86,11 @@ pub struct Intervals<'a> {
     readings: &'a [Reading<'a>; 2],
     /// By side and activity: instructions of one activation with all that it called.
     pub inclusive: [Vec<f64>; 2],
-    gaps: [HashMap<GapKey, u32>; 2],
+    gaps: [FxHashMap<GapKey, u32>; 2],
     /// By side, gap, and the key of the loop around all of it.
-    nests: [HashMap<(u32, u32), Nest>; 2],
+    nests: [FxHashMap<(u32, u32), Nest>; 2],
     /// All of them.
-    pub found: HashMap<Key, Interval>,
+    pub found: FxHashMap<Key, Interval>,
     /// Events that are paired.
     pub paired: [Events; 2],
     /// Of these, rounds of loops that are compared as a whole.
@@ -104,8 +105,24 @@ struct Part {
     insns: f64,
     rounds: f64,
     light: f64,
-    gaps: Vec<GapPart>,
+    /// Each with how often.
+    gaps: Vec<(GapPart, f64)>,
     alone: Vec<u32>,
+}
+
+impl Part {
+    /// What is there several times is there once, that often.
+    fn merge(mut self) -> Part {
+        if self.gaps.len() > 1 {
+            self.gaps.sort_unstable_by_key(|of| of.0);
+            self.gaps.dedup_by(|more, one| {
+                let is_one = more.0 == one.0;
+                one.1 += if is_one { more.1 } else { 0.0 };
+                is_one
+            });
+        }
+        self
+    }
 }
 
 /// The most instructions of a short, and of a medium interval.
@@ -129,7 +146,7 @@ impl<'a> Intervals<'a> {
             inclusive: [0, 1].map(|n: usize| inclusive(readings[n].side)),
             gaps,
             nests: Default::default(),
-            found: HashMap::new(),
+            found: FxHashMap::default(),
             paired: Default::default(),
             whole: Default::default(),
             lengths: Default::default(),
@@ -205,8 +222,9 @@ impl<'a> Intervals<'a> {
                 let keys = keys.flat_map(|key| [Some(key), (key == roots[n]).then_some(NONE)]).flatten();
                 let keys: Vec<u32> = keys.collect();
                 let gaps = parts[n].gaps.iter();
-                let of = |of: &GapPart| {
-                    keys.iter().map(|key| GapPart { inside: Some(*key), ..*of }).collect::<Vec<_>>()
+                let of = |(of, n): &(GapPart, f64)| {
+                    let parts = keys.iter().map(|key| (GapPart { inside: Some(*key), ..*of }, *n));
+                    parts.collect::<Vec<_>>()
                 };
                 let gaps = gaps.flat_map(of).collect();
                 let insns = piece.insns[n] * scale[n];
@@ -236,10 +254,11 @@ impl<'a> Intervals<'a> {
     /// The loops that ran in a part of a side in which rounds of `root` are.
     fn nest(&mut self, n: usize, part: &Part, root: u32) -> Nest {
         let mut all = Nest::default();
-        for part in &part.gaps {
+        for (part, times) in &part.gaps {
             let Some(gap) = self.gap(n, part.gap) else { continue };
             let reading = &self.readings[n];
-            all.add(self.nests[n].entry((part.gap, root)).or_insert_with(|| Nest::of(reading, gap, root)));
+            let nest = self.nests[n].entry((part.gap, root));
+            all.add(nest.or_insert_with(|| Nest::of(reading, gap, root)), *times);
         }
         all
     }
@@ -257,7 +276,7 @@ impl<'a> Intervals<'a> {
                 self.add_item(n, item, &mut part);
             }
         }
-        part
+        part.merge()
     }
 
     /// What runs in rounds, and what belongs to them.
@@ -269,7 +288,7 @@ impl<'a> Intervals<'a> {
             }
             self.add_item(n, item, &mut part);
         }
-        part
+        part.merge()
     }
 
     /// Adds what is at an item itself: rounds, or what a call that is none of both builds came to.
@@ -279,7 +298,7 @@ impl<'a> Intervals<'a> {
         match activity.tokens.get(item.token as usize).map(|token| token.kind()) {
             Some(Kind::Rounds(_)) => {
                 self.add_gap(n, item, true, part);
-                if let Some(sums) = activity.sums.get(item.token as usize) {
+                if let Some(sums) = log.sums(activity, item.token as usize) {
                     part.rounds += mean(sums.heavy, activity.times);
                     part.light += mean(sums.light, activity.times);
                 }
@@ -297,7 +316,7 @@ impl<'a> Intervals<'a> {
     fn add_gap(&self, n: usize, item: &Item, is_inside: bool, part: &mut Part) {
         let reading = &self.readings[n];
         let Some(activity) = reading.side.log.activities.get(item.activity as usize) else { return };
-        let Some(sums) = activity.sums.get(item.token as usize) else { return };
+        let Some(sums) = reading.side.log.sums(activity, item.token as usize) else { return };
         part.insns += mean(if is_inside { sums.inside } else { sums.gap }, activity.times);
         let to = reading.place(item);
         let before = item.token.checked_sub(1).and_then(|n| activity.tokens.get(n as usize));
@@ -307,7 +326,8 @@ impl<'a> Intervals<'a> {
             Some(token) => reading.place_of(Some(*token)),
         };
         let key = GapKey { function: activity.function, from, to, is_inside };
-        part.gaps.extend(self.gaps[n].get(&key).map(|gap| GapPart { gap: *gap, inside: None }));
+        let gap = self.gaps[n].get(&key);
+        part.gaps.extend(gap.map(|gap| (GapPart { gap: *gap, inside: None }, 1.0)));
     }
 
     /// Adds what ran `times` in `n` intervals at a time; in one, if that is 0.
@@ -319,7 +339,9 @@ impl<'a> Intervals<'a> {
         for (n, part) in parts.into_iter().enumerate() {
             interval.insns[n] += part.insns * times;
             interval.rounds[n] += part.rounds * times;
-            part.gaps.into_iter().for_each(|gap| *interval.gaps[n].entry(gap).or_default() += times);
+            for (gap, n_of) in part.gaps {
+                *interval.gaps[n].entry(gap).or_default() += times * n_of;
+            }
             part.alone.into_iter().for_each(|of| *interval.alone[n].entry(of).or_default() += times);
             let length = if n_at_a_time > 0.0 { part.insns / n_at_a_time } else { part.insns };
             let all = part.insns * times;
@@ -331,7 +353,7 @@ impl<'a> Intervals<'a> {
     }
 
     /// The gaps of an activity of a side, each as often as it is gone through.
-    pub fn gaps_of(&self, n: usize, activity: u32) -> Vec<GapPart> {
+    pub fn gaps_of(&self, n: usize, activity: u32) -> Vec<(GapPart, f64)> {
         let mut part = Part::default();
         let n_tokens =
             self.readings[n].side.log.activities.get(activity as usize).map_or(0, |of| of.tokens.len());
@@ -342,7 +364,7 @@ impl<'a> Intervals<'a> {
                 self.add_gap(n, &item, true, &mut part);
             }
         }
-        part.gaps
+        part.merge().gaps
     }
 
     /// What is what.
@@ -391,7 +413,7 @@ fn paired_share(aligned: &Aligned) -> f64 {
 fn inclusive(side: &Side<'_>) -> Vec<f64> {
     let mut all: Vec<f64> = Vec::with_capacity(side.log.activities.len());
     for activity in &side.log.activities {
-        let own: u64 = activity.sums.iter().map(|sums| sums.gap + sums.inside).sum();
+        let own: u64 = side.log.all_sums(activity).map(|sums| sums.gap + sums.inside).sum();
         let mut insns = mean(own, activity.times);
         for token in &activity.tokens {
             let Kind::Call(call) = token.kind() else { continue };
@@ -412,7 +434,7 @@ pub fn events(side: &Side<'_>) -> Events {
             events.light += calls;
             events.heavy += calls;
         }
-        for sums in &activity.sums {
+        for sums in side.log.all_sums(activity) {
             events.light += mean(sums.light, 1);
             events.heavy += mean(sums.heavy, 1);
         }

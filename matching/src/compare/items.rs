@@ -6,8 +6,9 @@
 
 use super::code::NONE;
 use super::keys::{CallKey, Keys};
-use super::log::{Kind, Place, Side, Token};
-use std::collections::{BTreeSet, HashMap};
+use super::log::{Called, Kind, Place, Side, Token};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeSet;
 
 /// The key of what belongs to rounds that stand before it.
 pub const JOINED: u32 = NONE - 1;
@@ -35,19 +36,30 @@ impl Item {
 /// Numbers that calls and loops have in both builds.
 #[derive(Default)]
 pub struct Numbers {
-    calls: HashMap<CallKey, u32>,
-    names: HashMap<u32, u32>,
-    loops: HashMap<u32, u32>,
+    calls: FxHashMap<CallKey, u32>,
+    names: FxHashMap<u32, u32>,
+    loops: FxHashMap<u32, u32>,
     n: u32,
 }
 
 impl Numbers {
-    fn next<K: std::hash::Hash + Eq>(map: &mut HashMap<K, u32>, n: &mut u32, key: K) -> u32 {
+    fn next<K: std::hash::Hash + Eq>(map: &mut FxHashMap<K, u32>, n: &mut u32, key: K) -> u32 {
         *map.entry(key).or_insert_with(|| {
             *n += 1;
             *n - 1
         })
     }
+}
+
+/// A call, as it is read.
+#[derive(Clone, Copy)]
+pub struct Call {
+    /// What it is in both builds.
+    pub key: CallKey,
+    /// The activity that it came to.
+    pub activity: u32,
+    /// Whether the other side does not make it.
+    is_transparent: bool,
 }
 
 /// How a side's activities are read.
@@ -60,6 +72,8 @@ pub struct Reading<'a> {
     pub keys: &'a Keys,
     /// Calls that the other side does not make.
     pub transparent: &'a BTreeSet<CallKey>,
+    /// By call, if it is known where it is.
+    calls: Vec<Option<Call>>,
     /// By activity: what all that it calls comes to, whatever is transparent.
     prints: Vec<u64>,
     /// By activity: how many events it has, with those of transparent calls.
@@ -87,25 +101,41 @@ impl<'a> Reading<'a> {
         keys: &'a Keys,
         transparent: &'a BTreeSet<CallKey>,
     ) -> Reading<'a> {
-        let mut reading = Reading { n, side, keys, transparent, prints: Vec::new(), sizes: Vec::new() };
+        let (prints, sizes) = Default::default();
+        let mut reading = Reading { n, side, keys, transparent, calls: Vec::new(), prints, sizes };
+        let of = |called: &Called| {
+            let site = side.code.sites.get(called.site as usize)?;
+            reading.call_of(site.function, called)
+        };
+        reading.calls = side.log.calls.iter().map(of).collect();
         // Who calls another one has a larger number.
         for activity in &side.log.activities {
-            let calls = activity.tokens.iter().filter_map(|token| reading.call(activity.function, *token));
-            let print = calls.map(|(key, called)| {
-                let inner = reading.prints.get(called as usize).copied().unwrap_or_default();
-                if transparent.contains(&key) { inner } else { mixed(u64::from(key.callee), inner) }
-            });
-            // In whatever order: compilers change it.
-            let print = print.fold(0u64, u64::wrapping_add);
+            let (mut print, mut size) = (0u64, 0usize);
+            for token in &activity.tokens {
+                size = size.saturating_add(1);
+                let Some(call) = reading.call(activity.function, *token) else { continue };
+                let inner = reading.prints.get(call.activity as usize).copied().unwrap_or_default();
+                let here = match call.is_transparent {
+                    true => inner,
+                    false => mixed(u64::from(call.key.callee), inner),
+                };
+                // In whatever order: compilers change it.
+                print = print.wrapping_add(here);
+                if reading.is_spliced(&call) {
+                    size = size.saturating_add(reading.size(call.activity));
+                }
+            }
             reading.prints.push(print);
-            let inner = activity.tokens.iter().map(|token| match reading.call(activity.function, *token) {
-                Some((key, called)) if reading.is_spliced(&key, called) => reading.size(called) + 1,
-                _ => 1,
-            });
-            let size = inner.fold(0, usize::saturating_add);
             reading.sizes.push(size);
         }
         reading
+    }
+
+    /// A call that was made in this function.
+    fn call_of(&self, function: u32, called: &Called) -> Option<Call> {
+        let callee = self.side.log.activities.get(called.activity as usize)?.function;
+        let key = self.keys.call(self.n, function, called.site, callee);
+        Some(Call { key, activity: called.activity, is_transparent: self.transparent.contains(&key) })
     }
 
     fn size(&self, activity: u32) -> usize {
@@ -113,8 +143,8 @@ impl<'a> Reading<'a> {
     }
 
     /// Whether what a call came to stands in its place: it is transparent, and not too much.
-    fn is_spliced(&self, key: &CallKey, called: u32) -> bool {
-        self.transparent.contains(key) && self.size(called) <= MOST_SPLICED
+    fn is_spliced(&self, call: &Call) -> bool {
+        call.is_transparent && self.size(call.activity) <= MOST_SPLICED
     }
 
     /// Whether what a call came to may stand in its place.
@@ -129,12 +159,13 @@ impl<'a> Reading<'a> {
         called.map_or(u64::from(key), |print| mixed(u64::from(key), *print))
     }
 
-    /// The call at a token of an activity, and what it came to.
-    pub fn call(&self, function: u32, token: Token) -> Option<(CallKey, u32)> {
+    /// The call at a token of an activity of this function.
+    pub fn call(&self, function: u32, token: Token) -> Option<Call> {
         let Kind::Call(call) = token.kind() else { return None };
-        let called = self.side.log.calls.get(call as usize)?;
-        let callee = self.side.log.activities.get(called.activity as usize)?.function;
-        Some((self.keys.call(self.n, function, called.site, callee), called.activity))
+        match self.calls.get(call as usize) {
+            Some(Some(call)) => Some(*call),
+            _ => self.call_of(function, self.side.log.calls.get(call as usize)?),
+        }
     }
 
     /// What a call at an item came to.
@@ -197,14 +228,14 @@ impl<'a> Reading<'a> {
                     items.push(Item { key, name: key, activity, token: n });
                 }
                 Kind::Call(_) => {
-                    let Some((key, called)) = self.call(of.function, token) else { continue };
-                    if self.is_spliced(&key, called) && items.len() - first < MOST_ITEMS {
+                    let Some(call) = self.call(of.function, token) else { continue };
+                    if self.is_spliced(&call) && items.len() - first < MOST_ITEMS {
                         items.push(Item { key: NONE, name: NONE, activity, token: n });
-                        open.push((called, 0));
+                        open.push((call.activity, 0));
                         continue;
                     }
-                    let name = Numbers::next(&mut numbers.names, &mut numbers.n, key.callee);
-                    let key = Numbers::next(&mut numbers.calls, &mut numbers.n, key);
+                    let name = Numbers::next(&mut numbers.names, &mut numbers.n, call.key.callee);
+                    let key = Numbers::next(&mut numbers.calls, &mut numbers.n, call.key);
                     items.push(Item { key, name, activity, token: n });
                 }
             }
@@ -214,7 +245,7 @@ impl<'a> Reading<'a> {
 
     /// Rounds of one loop are one event where no call is between them any more.
     fn join_rounds(&self, first: usize, items: &mut [Item]) {
-        // Rounds since the last call: their loops, and where they stand.
+        // Rounds since the last call: their loops, and up to where what belongs to them has been joined.
         let mut since: Vec<(u32, usize)> = Vec::new();
         let mut has_spliced = false;
         for at in first..items.len() {
@@ -237,6 +268,7 @@ impl<'a> Reading<'a> {
                 Some(known) => {
                     let from = since.get(known).map_or(at, |known| known.1 + 1);
                     since.truncate(known + 1);
+                    since.last_mut().into_iter().for_each(|last| last.1 = at);
                     let joined = items.get_mut(from..=at).unwrap_or_default();
                     joined.iter_mut().for_each(|item| (item.key, item.name) = (JOINED, JOINED));
                 }

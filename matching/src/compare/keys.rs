@@ -8,7 +8,7 @@
 
 use super::Was;
 use super::code::{Code, Function, NONE, count};
-use super::log::{Kind, Side};
+use super::log::{Called, Kind, Side};
 use super::unnamed;
 use crate::names::bare;
 use program::{Lines, Va};
@@ -379,12 +379,24 @@ fn module(code: &Code, function: u32) -> u32 {
 /// The calls of a side that have run: the function that they are in, the site, and what is called.
 pub fn calls(side: &Side<'_>) -> BTreeSet<(u32, u32, u32)> {
     let mut found = BTreeSet::new();
+    let callee = |of: &Called| side.log.activities.get(of.activity as usize).map_or(NONE, |of| of.function);
+    let mut is_without_site = false;
+    for called in &side.log.calls {
+        match side.code.sites.get(called.site as usize) {
+            Some(site) => _ = found.insert((site.function, called.site, callee(called))),
+            None => is_without_site = true,
+        }
+    }
+    if !is_without_site {
+        return found;
+    }
     for activity in &side.log.activities {
         for token in &activity.tokens {
             let Kind::Call(call) = token.kind() else { continue };
-            let Some(called) = side.log.calls.get(call as usize) else { continue };
-            let callee = side.log.activities.get(called.activity as usize).map_or(NONE, |of| of.function);
-            found.insert((activity.function, called.site, callee));
+            let Some(called) = side.log.calls.get(call as usize).filter(|of| of.site == NONE) else {
+                continue;
+            };
+            found.insert((activity.function, NONE, callee(called)));
         }
     }
     found

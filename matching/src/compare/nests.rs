@@ -22,6 +22,13 @@ struct Own {
 }
 
 impl Own {
+    fn add_rounds(&mut self, of: u32, n: f64) {
+        match self.rounds.iter_mut().find(|(known, _)| *known == of) {
+            Some((_, sum)) => *sum += n,
+            None => self.rounds.push((of, n)),
+        }
+    }
+
     fn all(&self) -> f64 {
         self.rounds.iter().map(|(_, n)| n).sum()
     }
@@ -64,21 +71,20 @@ impl Nest {
                 Counted::Taken => {}
             }
             if what == Counted::Run && of.is_header {
-                match own.rounds.iter_mut().find(|(known, _)| *known == of.innermost) {
-                    Some((_, sum)) => *sum += n,
-                    None => own.rounds.push((of.innermost, n)),
-                }
+                own.add_rounds(of.innermost, n);
             }
         }
         Nest(nest)
     }
 
-    /// Adds what is in `other`.
-    pub fn add(&mut self, other: &Nest) {
+    /// Adds what is in `other`, so many times.
+    pub fn add(&mut self, other: &Nest, times: f64) {
         for (key, more) in &other.0 {
             let own = self.0.entry(*key).or_insert_with(|| Own { parent: more.parent, ..Own::default() });
-            own.insns += more.insns;
-            own.rounds.extend(&more.rounds);
+            own.insns += more.insns * times;
+            for (of, n) in &more.rounds {
+                own.add_rounds(*of, n * times);
+            }
         }
     }
 

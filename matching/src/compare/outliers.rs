@@ -251,8 +251,8 @@ fn of_activity(
             continue;
         }
         let mut sum = vec![0.0; Metric::ALL.len()];
-        for gap in intervals.gaps_of(n, at) {
-            add(&mut sum, &one_of(side, n, intervals, gap), 1.0);
+        for (gap, times) in intervals.gaps_of(n, at) {
+            add(&mut sum, &one_of(side, n, intervals, gap), times);
         }
         for of in called {
             let one = known.get(&of).cloned().unwrap_or_default();

@@ -8,7 +8,7 @@
 //! of git, by imara-diff, whose own Myers does not always pair as many as can be; B. Cohen's patience diff.
 
 use imara_diff::{Algorithm, Diff, Token};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 use std::hash::Hash;
 
 /// The product of two lengths up to which as many as possible are paired.
@@ -80,7 +80,7 @@ fn differing(old: Keyed<'_>, new: Keyed<'_>) -> Vec<(usize, usize)> {
 
 /// How many can be paired at most, in whatever order.
 fn at_most(old: &[u32], new: &[u32]) -> usize {
-    let mut times: HashMap<u32, usize> = HashMap::new();
+    let mut times: FxHashMap<u32, usize> = FxHashMap::default();
     old.iter().for_each(|key| *times.entry(*key).or_default() += 1);
     let is_left = |key: &&u32| {
         let left = times.get_mut(*key).filter(|left| **left > 0);
@@ -130,7 +130,7 @@ fn by_looks(old: &[u32], new: &[u32], is_all: impl Fn(&[(usize, usize)]) -> bool
 fn has_rare(keys: &[u32]) -> bool {
     /// So much may be looked at.
     const MOST: usize = 1 << 30;
-    let mut times: HashMap<u32, usize> = HashMap::new();
+    let mut times: FxHashMap<u32, usize> = FxHashMap::default();
     for key in keys {
         *times.entry(*key).or_default() += 1;
     }
@@ -156,7 +156,7 @@ fn exactly(old: &[u32], new: &[u32]) -> Vec<(usize, usize)> {
 /// pairing those that come often.
 fn by_rare(old: &[u32], new: &[u32]) -> Vec<(usize, usize)> {
     // By key: its number, and whether `new` has it.
-    let mut numbers: HashMap<u32, (u32, bool)> = HashMap::new();
+    let mut numbers: FxHashMap<u32, (u32, bool)> = FxHashMap::default();
     for key in old {
         let next = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
         numbers.entry(*key).or_insert((next, false));
@@ -189,7 +189,7 @@ fn by_rare(old: &[u32], new: &[u32]) -> Vec<(usize, usize)> {
 fn anchors<K: Copy + Eq + Hash>(old: &[K], new: &[K]) -> Vec<(usize, usize)> {
     // By key: where it is, if it is there once.
     let once = |keys: &[K]| {
-        let mut at: HashMap<K, Option<usize>> = HashMap::new();
+        let mut at: FxHashMap<K, Option<usize>> = FxHashMap::default();
         for (n, key) in keys.iter().enumerate() {
             at.entry(*key).and_modify(|at| *at = None).or_insert(Some(n));
         }

@@ -46,12 +46,12 @@ fn ran(of: &Reading<'_>, root: u32) -> Ran {
     // Who calls another one has a larger number.
     while let Some((at, n)) = times.pop_last() {
         let Some(activity) = activities.get(at as usize) else { continue };
-        for (token, sums) in activity.tokens.iter().zip(&activity.sums) {
+        for (token, sums) in activity.tokens.iter().zip(of.side.log.all_sums(activity)) {
             match token.kind() {
                 Kind::Call(_) => {
-                    let Some((key, called)) = of.call(activity.function, *token) else { continue };
-                    *ran.entry((true, key.callee)).or_default() += n;
-                    *times.entry(called).or_default() += n;
+                    let Some(call) = of.call(activity.function, *token) else { continue };
+                    *ran.entry((true, call.key.callee)).or_default() += n;
+                    *times.entry(call.activity).or_default() += n;
                 }
                 Kind::Rounds(loop_) => {
                     let Some(key) = of.keys.loops[of.n].get(loop_ as usize) else { continue };

@@ -1,8 +1,9 @@
 //! Logs of small runs, and of random ones: nothing is lost, and equal activations are one.
 
-use super::super::code::{Block, Function, Loop, Site};
+use super::super::code::{Block, Function, Leads, Loop, NONE, Site, count};
 use super::*;
 use program::{BlockId, Va};
+use trace::{Cause, Symbol};
 
 /// Three functions of five blocks each: blocks 1 to 3 are a loop, block 2 one in that; block 4 of the first
 /// two calls the next function twice.
@@ -65,14 +66,14 @@ fn log_of(code: &Code, symbols: &[u32]) -> Log {
 fn text(log: &Log, activity: u32) -> String {
     let of = &log.activities[activity as usize];
     let mut text = format!("{}x", of.times);
-    for (token, sums) in of.tokens.iter().zip(&of.sums) {
+    for (token, sums) in of.tokens.iter().zip(log.all_sums(of)) {
         let what = match token.kind() {
             Kind::Rounds(of) => format!("L{of}*{}/{}={}", sums.heavy, sums.light, sums.inside),
             Kind::Call(call) => format!("#{}", log.calls[call as usize].activity),
         };
         text += &format!(" {} {what}", sums.gap);
     }
-    text + &format!(" {}", of.sums[of.tokens.len()].gap)
+    text + &format!(" {}", log.sums(of, of.tokens.len()).expect("it has an end").gap)
 }
 
 #[test]
@@ -171,42 +172,79 @@ fn long_loops_are_counted_and_not_kept() {
     assert_eq!(n, 40_000);
 }
 
+/// A random run of [`code`]: its symbols; and what ran: instructions, headers, calls, blocks.
+fn random(seed: u64) -> (Vec<u32>, u64, u64, u64, [u64; 15]) {
+    let mut dice = seed;
+    let mut throw = |n: u64| {
+        dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        u32::try_from((dice >> 33) % n).expect("small")
+    };
+    let mut open: Vec<u32> = Vec::new();
+    let mut run = Vec::new();
+    let (mut insns, mut heads, mut calls, mut blocks) = (0, 0, 0, [0u64; 15]);
+    for _ in 0..3000 {
+        match throw(6) {
+            0 if open.len() < 6 => {
+                let function = throw(3);
+                open.push(function);
+                run.push(f(function));
+                calls += 1;
+            }
+            1 if !open.is_empty() => {
+                open.pop();
+                run.push(E);
+            }
+            _ => {
+                let Some(function) = open.last() else { continue };
+                let block = throw(5);
+                run.push(block);
+                insns += u64::from(1 + block + 10 * function);
+                heads += u64::from(block == 1 || block == 2);
+                blocks[(5 * function + block) as usize] += 1;
+            }
+        }
+    }
+    (run, insns, heads, calls, blocks)
+}
+
+/// What is known is not seen: whether much of what came before is known, or nothing.
+#[test]
+fn however_much_is_known_the_log_is_the_same() {
+    let mut code = code();
+    // With branches, the padding behind one of which is told.
+    for function in 0..3 {
+        code.blocks[5 * function].not_taken = (count(5 * function + 1), 2);
+        code.blocks[5 * function + 2].not_taken = (count(5 * function + 3), 0);
+    }
+    let tail = Symbol::exit(Cause::Tail).0;
+    for seed in 1..40 {
+        let mut run = random(seed).0;
+        run.iter_mut().step_by(7).filter(|symbol| **symbol == E).for_each(|symbol| *symbol = tail);
+        let log = |limits: Option<(usize, usize, usize)>| {
+            let mut builder = Builder::new(&code).with_positions();
+            if let Some((symbols, known, ids)) = limits {
+                builder = builder.with_limits(symbols, known, ids);
+            }
+            builder.push(ThreadId(0), &run);
+            let log = builder.finish();
+            let all: Vec<String> = (0..count(log.activities.len())).map(|n| text(&log, n)).collect();
+            let gaps = log.gaps.iter().map(|(key, gap)| format!("{key:?} {gap:?}")).collect::<Vec<_>>();
+            (all, log.calls.clone(), log.positions.clone(), gaps)
+        };
+        let usual = log(None);
+        for limits in [(3, 1 << 20, 1 << 12), (1 << 11, 0, 1 << 12), (1 << 11, 1 << 20, 1), (5, 3, 2)] {
+            assert_eq!(log(Some(limits)), usual, "seed {seed}, {limits:?}");
+        }
+    }
+}
+
 #[test]
 fn nothing_is_lost_of_random_runs() {
     let code = code();
     for seed in 1..60_u64 {
-        let mut dice = seed;
-        let mut throw = |n: u64| {
-            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            u32::try_from((dice >> 33) % n).expect("small")
-        };
-        let mut open: Vec<u32> = Vec::new();
-        let mut run = Vec::new();
-        let (mut insns, mut heads, mut calls, mut blocks) = (0, 0, 0, [0u64; 15]);
-        for _ in 0..3000 {
-            match throw(6) {
-                0 if open.len() < 6 => {
-                    let function = throw(3);
-                    open.push(function);
-                    run.push(f(function));
-                    calls += 1;
-                }
-                1 if !open.is_empty() => {
-                    open.pop();
-                    run.push(E);
-                }
-                _ => {
-                    let Some(function) = open.last() else { continue };
-                    let block = throw(5);
-                    run.push(block);
-                    insns += u64::from(1 + block + 10 * function);
-                    heads += u64::from(block == 1 || block == 2);
-                    blocks[(5 * function + block) as usize] += 1;
-                }
-            }
-        }
+        let (run, insns, heads, calls, blocks) = random(seed);
         let log = log_of(&code, &run);
-        let sums = || log.activities.iter().flat_map(|of| of.sums.iter());
+        let sums = || log.activities.iter().flat_map(|of| log.all_sums(of));
         assert_eq!(sums().map(|sums| sums.gap + sums.inside).sum::<u64>(), insns, "seed {seed}");
         assert_eq!(sums().map(|sums| sums.heavy).sum::<u64>(), heads, "seed {seed}");
         assert_eq!(log.gaps.iter().map(|(_, gap)| gap.insns).sum::<u64>(), insns, "seed {seed}");
