@@ -66,33 +66,35 @@ pub struct Comparison {
     pub n_unsteady: usize,
 }
 
-/// What is known of the new build's first module where neither lines nor names say it: what it was in the old
-/// build.
+/// A place in a build: the number of a module, and an address in it.
+pub type InModule = (u32, Va);
+
+/// What is known of the new build where neither lines nor names say it: what it was in the old build.
 #[derive(Clone, Debug, Default)]
 pub struct Was {
     /// Of blocks, by where they start.
-    pub blocks: HashMap<Va, Va>,
+    pub blocks: HashMap<InModule, InModule>,
     /// Of functions, by where they are entered.
-    pub functions: HashMap<Va, Va>,
+    pub functions: HashMap<InModule, InModule>,
 }
 
 impl Was {
-    /// As a matching of both builds has it.
-    pub fn of(matching: &Matching, old: &Program, new: &Program) -> Was {
-        let block = |of: &crate::BlockMatch| (new.block(of.new).start, old.block(of.old).start);
-        let function = |of: &crate::FunctionMatch| (new.function(of.new).entry, old.function(of.old).entry);
-        Was {
-            blocks: matching.blocks.iter().map(block).collect(),
-            functions: matching.functions.iter().map(function).collect(),
-        }
+    /// Adds what a matching says of two modules, numbered as the old and the new build have them.
+    pub fn add(&mut self, [n_old, n_new]: [u32; 2], matching: &Matching, old: &Program, new: &Program) {
+        let block =
+            |of: &crate::BlockMatch| ((n_new, new.block(of.new).start), (n_old, old.block(of.old).start));
+        let function = |of: &crate::FunctionMatch| {
+            ((n_new, new.function(of.new).entry), (n_old, old.function(of.old).entry))
+        };
+        self.blocks.extend(matching.blocks.iter().map(block));
+        self.functions.extend(matching.functions.iter().map(function));
     }
 
-    /// Of a build and itself.
-    pub fn itself(program: &Program) -> Was {
-        Was {
-            blocks: program.blocks.iter().map(|block| (block.start, block.start)).collect(),
-            functions: program.functions.iter().map(|of| (of.entry, of.entry)).collect(),
-        }
+    /// Adds a module that both builds have.
+    pub fn add_itself(&mut self, [n_old, n_new]: [u32; 2], program: &Program) {
+        let itself = |at: Va| ((n_new, at), (n_old, at));
+        self.blocks.extend(program.blocks.iter().map(|block| itself(block.start)));
+        self.functions.extend(program.functions.iter().map(|of| itself(of.entry)));
     }
 }
 

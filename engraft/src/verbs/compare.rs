@@ -223,21 +223,35 @@ fn read<'a>(recorded: &[(&Path, &'a Recorded)], has_positions: bool) -> anyhow::
     recorded.par_iter().map(read).collect()
 }
 
-/// What the new build's code was in the old one, if lines do not say it.
+/// What the new build's code was in the old one, if lines do not say it: the first module's, and that of
+/// libraries that are called alike.
 fn was(old: &Read<'_>, new: &Read<'_>) -> Was {
-    let [Some(old), Some(new)] = [old, new].map(|of| of.modules.first()) else { return Was::default() };
-    if old.lines.is_some() && new.lines.is_some() {
-        return Was::default();
+    let mut was = Was::default();
+    for (n_new, module) in (0..).zip(&new.modules) {
+        let is_it = |(n, old): &(u32, &TracedModule<'_>)| {
+            (*n == 0) == (n_new == 0) && (n_new == 0 || old.name == module.name)
+        };
+        let Some((n_old, old)) = (0..).zip(&old.modules).find(is_it) else { continue };
+        if old.lines.is_some() && module.lines.is_some() {
+            continue;
+        }
+        if old.program.image.id == module.program.image.id {
+            was.add_itself([n_old, n_new], module.program);
+            continue;
+        }
+        let options = Options::default();
+        let matching =
+            info_span!("match").in_scope(|| Matching::compute(old.program, module.program, &options));
+        was.add([n_old, n_new], &matching, old.program, module.program);
     }
-    let options = Options::default();
-    let matching = info_span!("match").in_scope(|| Matching::compute(old.program, new.program, &options));
-    Was::of(&matching, old.program, new.program)
+    was
 }
 
 /// What differs between the runs of a build.
 fn unsteady(runs: &[Read<'_>]) -> Unsteady {
     let [first, second, ..] = runs else { return Unsteady::default() };
-    let was = first.modules.first().map_or_else(Was::default, |module| Was::itself(module.program));
+    let mut was = Was::default();
+    (0..).zip(&first.modules).for_each(|(n, module)| was.add_itself([n, n], module.program));
     Unsteady::of(&[first.side(), second.side()], &was)
 }
 

@@ -165,6 +165,38 @@ fn a_build_against_itself_has_no_difference() {
     assert!(functions.iter().all(|row| row["old"] == row["new"]), "{said}");
 }
 
+/// A library of both builds that has neither lines nor names of what is in it: its loops are what they were,
+/// round by round, though the programs have lines.
+#[test]
+fn loops_of_a_library_without_lines_are_paired() {
+    needs!("gcc");
+    let place = folder();
+    let write = |name: &str, text: &str| std::fs::write(place.path().join(name), text).expect("written");
+    let library = "long m[64][64]; long turn(long x) { for (int i = 0; i < 64; i++) for (int j = 0; j < 64; j++) \
+                   m[i][j] += x * i ^ j; return m[3][x & 63]; }";
+    write("turns.c", library);
+    let program = "#include <stdio.h>\nlong turn(long); int main(void) { long sum = 0; \
+                   for (int i = 0; i < 40; i++) sum += turn(sum + i); printf(\"%ld\\n\", sum); return 0; }";
+    write("uses.c", program);
+    let gcc = |args: &str| must(Command::new("gcc").args(args.split(' ')).current_dir(place.path()));
+    gcc("-O1 -s -shared -fPIC -o libturns.so turns.c");
+    for flags in ["-O1", "-O2"] {
+        let name = format!("uses{flags}");
+        gcc(&format!("{flags} -g -o {name} uses.c -L. -lturns -Wl,-rpath,$ORIGIN"));
+        let ran = engraft(
+            place.path(),
+            &format!("trace -q --no-cache --modules exe,libturns.so -o {name}.trace ./{name}"),
+        );
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    }
+    let said = compared(place.path(), "uses-O1", "uses-O2");
+    // Each round of the inner loop is some six instructions.
+    let n_short = number(&said["matched"]["at_most_64"]["old"]);
+    assert!(share(&said, "heavy") == 1.0 && n_short > 0.99, "{}", said["matched"]);
+    let n_rounds = number(&said["matched"]["heavy_as_a_whole"]);
+    assert!(n_rounds < 100.0, "{n_rounds} of 166,400 rounds");
+}
+
 #[test]
 fn calls_and_rounds_of_other_levels_are_paired() {
     needs!("gcc");

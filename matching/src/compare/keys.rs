@@ -6,10 +6,10 @@
 //! Where nothing is known of lines, a call is known by the functions alone, and a loop by what a matching
 //! of the builds says of its header.
 
-use super::Was;
 use super::code::{Code, Function, NONE, count};
 use super::log::{Called, Kind, Side};
 use super::unnamed;
+use super::{InModule, Was};
 use crate::names::bare;
 use program::{Lines, Va};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -153,13 +153,13 @@ fn functions(names: &mut HashMap<Box<str>, u32>, [old, new]: &[Side<'_>; 2], was
     let of_old = old.code.functions.iter().map(|of| number(names, &name(old, of))).collect::<Vec<u32>>();
     let mut entries = HashMap::new();
     for (of, number) in old.code.functions.iter().zip(&of_old) {
-        if of.module == 0 && !(of.is_named && known.contains(&*of.bare)) {
-            entries.insert(of.entry, *number);
+        if !(of.is_named && known.contains(&*of.bare)) {
+            entries.insert((of.module, of.entry), *number);
         }
     }
     let of_new = new.code.functions.iter().map(|of| {
         let is_known = of.is_named && names.contains_key(&of.bare);
-        let entry = was.functions.get(&of.entry).filter(|_| of.module == 0 && !is_known);
+        let entry = was.functions.get(&(of.module, of.entry)).filter(|_| !is_known);
         let was = entry.and_then(|entry| entries.get(entry)).copied();
         was.unwrap_or_else(|| number(names, &name(new, of)))
     });
@@ -306,7 +306,7 @@ struct LoopKeys {
     /// By function.
     clusters: HashMap<u32, Vec<Cluster>>,
     /// By where the header is, of the old build.
-    headers: HashMap<Va, u32>,
+    headers: HashMap<InModule, u32>,
 }
 
 impl LoopKeys {
@@ -329,7 +329,7 @@ impl LoopKeys {
     }
 
     /// Of a loop of the new build, whose header became of the one there.
-    fn of_new(&mut self, lines: Option<LoopLines>, was: Option<Va>) -> (u32, How) {
+    fn of_new(&mut self, lines: Option<LoopLines>, was: Option<InModule>) -> (u32, How) {
         let alike = lines.and_then(|LoopLines { function, lines, header }| {
             let score = |one: &Cluster| {
                 let near = one.header.abs_diff(header) <= 1;
@@ -353,20 +353,18 @@ impl LoopKeys {
 fn loops(
     [lines_old, lines_new]: [Vec<Option<LoopLines>>; 2],
     [old, new]: &[Side<'_>; 2],
-    was: &HashMap<Va, Va>,
+    was: &HashMap<InModule, InModule>,
 ) -> ([Vec<u32>; 2], Vec<How>) {
     let mut keys = LoopKeys::default();
     let mut of_old = Vec::new();
     for (of, lines) in old.code.loops.iter().zip(lines_old) {
         let key = keys.of_old(lines);
-        if module(old.code, of.function) == 0 {
-            keys.headers.insert(of.header, key);
-        }
+        keys.headers.insert((module(old.code, of.function), of.header), key);
         of_old.push(key);
     }
     let of_new = new.code.loops.iter().zip(lines_new).map(|(of, lines)| {
-        let was = was.get(&of.header).copied().filter(|_| module(new.code, of.function) == 0);
-        keys.of_new(lines, was)
+        let was = was.get(&(module(new.code, of.function), of.header));
+        keys.of_new(lines, was.copied())
     });
     let (of_new, how) = of_new.unzip();
     ([of_old, of_new], how)

@@ -1,8 +1,8 @@
 //! A log in the making.
 //!
 //! Stretches that are equal, in activations that are at the same place, come to the same, and are looked into
-//! once; so are activations of equal stretches and calls. Stretches that are long, or come to be too many, are
-//! looked into as they come.
+//! once; so are activations of equal stretches and calls. Stretches that are long, or come to be too many,
+//! are looked into as they come.
 
 use super::stretch::{End, Found, Ran, State, TAIL, Walk};
 use super::{Activity, AllSums, Called, Gap, GapKey, Log, Sums, Token};
