@@ -108,7 +108,7 @@ pub struct Unsteady {
 }
 
 impl Unsteady {
-    /// Of two runs of one build, with the same modules; what is what is known by [`Was::itself`].
+    /// Of two runs of one build, with the same modules; what is what is known by [`Was::add_itself`].
     pub fn of(runs: &[Side<'_>; 2], was: &Was) -> Unsteady {
         align(runs, was, |intervals| {
             let mut found = Unsteady::default();
