@@ -5,6 +5,7 @@
 
 pub mod seeds;
 
+use matching::compare::{Anchor, Asked, Builder, By, Code, Comparison, Side, TracedModule, Unsteady, Was};
 use matching::{CarryOptions, Map, Matching, MergeOptions, Options, carry, merge, score};
 use measure::{Placement, branches};
 use probe::graft::{Graft, Meaning};
@@ -49,6 +50,7 @@ pub fn targets() -> Vec<(&'static str, Target, fn() -> Vec<Vec<u8>>)> {
         ("path", path, seeds::paths),
         ("plain", plain_trace, seeds::plain),
         ("branches", branches, seeds::branches),
+        ("compare", compared, seeds::runs),
     ]
 }
 
@@ -269,6 +271,69 @@ pub fn carry_on(bytes: &[u8]) {
         assert!((0.0..1.001).contains(&s.overlap_share), "{}", s.overlap_share);
         assert!((0.0..1.001).contains(&s.cc_share), "{}", s.cc_share);
     }
+}
+
+/// The names that a trace of `program` has, the functions of which are numbered as it numbers them.
+fn names_of(program: &Program) -> Names {
+    let mut names = Names::default();
+    for func in program.func_ids() {
+        let function = program.function(func);
+        let at = |id| trace::names::Block { at: program.block(id).start.0, ..Default::default() };
+        let blocks = (0..).map(BlockId).zip(function.block_ids().map(at)).collect();
+        names.functions.insert(FuncId(func.0), trace::names::Function { name: function.name(), blocks });
+    }
+    names
+}
+
+/// Any symbols as runs of two builds: compared, in all ways. The first byte says of what they are made: of
+/// any numbers, or of those that there are; whether lines are known; and whether it is one build.
+pub fn compared(bytes: &[u8]) {
+    let [how, bytes @ ..] = bytes else { return };
+    let words = bytes.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]));
+    let symbol = |word: u32| match (how & 1, word & 7) {
+        (0, _) => Symbol(word),
+        (_, 0..5) => Symbol::block(BlockId(word >> 3 & 15)),
+        (_, 5) => Symbol::enter(FuncId(word >> 3 & 31)),
+        (_, 6) if word & 8 == 0 => Symbol::enter(FuncId(word >> 4 & 31)).from_outside(),
+        _ => Symbol::exit(if word & 16 == 0 { Cause::Return } else { Cause::Tail }),
+    };
+    let symbols: Vec<u32> = words.map(|word| symbol(word).0).collect();
+    let halves = symbols.split_at(symbols.len() / 2);
+    let programs = [&*PROGRAM, if how & 2 == 0 { &*NEXT } else { &*PROGRAM }];
+    let modules = programs.map(|program| {
+        let lines = if how & 4 == 0 { Lines::load(&program.image) } else { None };
+        [TracedModule { first: FuncId(0), name: "output".into(), program, lines }]
+    });
+    let codes = [0, 1].map(|n: usize| Code::of(&names_of(programs[n]), &modules[n]));
+    let log = |n: usize, symbols: &[u32]| {
+        let mut builder = Builder::new(&codes[n]).with_positions();
+        // Two threads, one of which goes on.
+        let (first, second) = symbols.split_at(symbols.len() / 3);
+        builder.push(ThreadId(0), first);
+        builder.push(ThreadId(1), second);
+        builder.finish()
+    };
+    let logs = [log(0, halves.0), log(1, halves.1)];
+    let sides = [0, 1].map(|n: usize| Side { code: &codes[n], log: &logs[n], modules: &modules[n] });
+    let mut was = Was::default();
+    match how & 2 {
+        0 => was.add([0, 0], &MATCHING, &PROGRAM, &NEXT),
+        _ => was.add_itself([0, 0], &PROGRAM),
+    }
+    let unsteady = [Unsteady::default(), Unsteady::of(&[sides[1], sides[1]], &was)];
+    let asked = Asked { unsteady: &unsteady, by: By::Metric(program::Metric::Total) };
+    let found = Comparison::compute(&sides, &was, &asked);
+    for n in [0, 1] {
+        let (paired, all) = (found.paired[n], found.events[n]);
+        assert!(paired.light <= all.light * 1.000_001 && paired.heavy <= all.heavy * 1.000_001, "more are paired");
+    }
+    let anchors = matching::compare::anchors(&sides, &was);
+    let in_order = |a: &Anchor, b: &Anchor| {
+        let [a, b] = [a.points[0], b.points[0]];
+        a.thread != b.thread || a.index < b.index
+    };
+    assert!(anchors.windows(2).all(|two| in_order(&two[0], &two[1])), "anchors are in order");
+    matching::compare::explained(&sides, &was, "main");
 }
 
 /// Symbols that a trace is read of; of few bytes it may have any number.

@@ -220,6 +220,24 @@ pub fn plain() -> Vec<Vec<u8>> {
     vec![run.iter().flat_map(|symbol| symbol.0.to_le_bytes()).collect()]
 }
 
+/// Two runs, one behind the other: of numbers that there are, and of any.
+pub fn runs() -> Vec<Vec<u8>> {
+    let word = |word: u32| word.to_le_bytes();
+    let run = |seed: u32| {
+        let step = move |n: u32| match n % 9 {
+            0 => 5 | (n / 9 % 7 * seed) << 3,
+            8 => 7,
+            4 if n % 4 == seed % 4 => 7 | 1 << 4,
+            _ => (n % 6) << 3,
+        };
+        (0..400).map(step)
+    };
+    let numbers = run(1).chain(run(3)).flat_map(word).collect::<Vec<u8>>();
+    let modes = [1u8, 3, 5, 7].map(|how| [&[how][..], &numbers].concat());
+    let any = plain().into_iter().map(|plain| [&[0][..], &plain, &plain].concat());
+    modes.into_iter().chain(any).collect()
+}
+
 /// What `perf script` prints of branches of the first build: a stack, and what a processor trace says.
 pub fn branches() -> Vec<Vec<u8>> {
     let program = &*PROGRAM;

@@ -36,12 +36,14 @@ pub use log::{Builder, Log, Place, Side};
 pub use outliers::{By, Outlier, Weights, weighed};
 
 use crate::relation::Matching;
+use crate::relation::map::Map;
 use anchors::Anchors;
 use explain::Explaining;
 use intervals::Intervals;
 use items::Reading;
 use keys::{CallKey, Keys};
-use program::{Mix, Program, Va};
+use pairs::AT_A_TIME;
+use program::{BlockId, FuncId, Mix, Program, Va};
 use std::collections::{BTreeSet, HashMap};
 
 /// What came of it. Two numbers in a field are those of the old and of the new build.
@@ -69,13 +71,18 @@ pub struct Comparison {
 /// A place in a build: the number of a module, and an address in it.
 pub type InModule = (u32, Va);
 
-/// What is known of the new build where neither lines nor names say it: what it was in the old build.
+/// What is known of the new build where neither lines nor names say it: what it was in the old build. And
+/// what a person says, whatever these say.
 #[derive(Clone, Debug, Default)]
 pub struct Was {
     /// Of blocks, by where they start.
     pub blocks: HashMap<InModule, InModule>,
     /// Of functions, by where they are entered.
     pub functions: HashMap<InModule, InModule>,
+    /// Functions and blocks of the new build that are pinned to some of the old one.
+    pub pins: HashMap<InModule, InModule>,
+    /// Functions and blocks of the old and the new build that are not the same.
+    pub forbids: BTreeSet<(InModule, InModule)>,
 }
 
 impl Was {
@@ -88,6 +95,18 @@ impl Was {
         };
         self.blocks.extend(matching.blocks.iter().map(block));
         self.functions.extend(matching.functions.iter().map(function));
+    }
+
+    /// Adds what a person says of two modules, numbered as both builds have them.
+    pub fn add_map(&mut self, [n_old, n_new]: [u32; 2], map: &Map, old: &Program, new: &Program) {
+        let functions =
+            |&(a, b): &(FuncId, FuncId)| ((n_old, old.function(a).entry), (n_new, new.function(b).entry));
+        let blocks =
+            |&(a, b): &(BlockId, BlockId)| ((n_old, old.block(a).start), (n_new, new.block(b).start));
+        let pins = map.pins.iter().map(functions).chain(map.block_pins.iter().map(blocks));
+        self.pins.extend(pins.map(|(old, new)| (new, old)));
+        let forbids = map.forbids.iter().map(functions).chain(map.block_forbids.iter().map(blocks));
+        self.forbids.extend(forbids);
     }
 
     /// Adds a module that both builds have.
@@ -205,7 +224,7 @@ impl Comparison {
 pub fn anchors(sides: &[Side<'_>; 2], was: &Was) -> Vec<Anchor> {
     read(sides, was, |readings, roots| {
         let mut anchors = Anchors::new(readings);
-        pairs::align(readings, roots, |aligned| anchors.add(&aligned));
+        pairs::align(readings, roots, usize::MAX, |aligned| anchors.add(&aligned));
         anchors.all(roots)
     })
 }
@@ -215,7 +234,7 @@ pub fn anchors(sides: &[Side<'_>; 2], was: &Was) -> Vec<Anchor> {
 pub fn explained(sides: &[Side<'_>; 2], was: &Was, name: &str) -> Vec<Explained> {
     read(sides, was, |readings, roots| {
         let mut explaining = Explaining::new(readings, name);
-        pairs::align(readings, roots, |aligned| explaining.add(&aligned));
+        pairs::align(readings, roots, AT_A_TIME, |aligned| explaining.add(&aligned));
         explaining.finish()
     })
 }
@@ -224,7 +243,7 @@ pub fn explained(sides: &[Side<'_>; 2], was: &Was, name: &str) -> Vec<Explained>
 fn align<T>(sides: &[Side<'_>; 2], was: &Was, of: impl FnOnce(&Intervals<'_>) -> T) -> T {
     read(sides, was, |readings, roots| {
         let mut intervals = Intervals::new(readings);
-        pairs::align(readings, roots, |aligned| intervals.add(&aligned));
+        pairs::align(readings, roots, AT_A_TIME, |aligned| intervals.add(&aligned));
         of(&intervals)
     })
 }

@@ -8,7 +8,7 @@ mod record;
 mod remarks;
 
 use crate::input::names::near;
-use crate::input::{file_name, open, recorded_image, unreadable};
+use crate::input::{self, file_name, open, recorded_image, unreadable};
 use crate::output::{self, Answer, Hinted, Output, Rows};
 use matching::compare::expression::{Expression, Value};
 use matching::compare::{Asked, Builder, By, Code, Comparison, Log, Side, TracedModule, Unsteady, Was};
@@ -66,6 +66,9 @@ pub struct Args {
     /// is the same as the same in it is the same
     #[arg(long, value_name = "BASE", conflicts_with_all = ["anchors", "explain"])]
     base: Option<PathBuf>,
+    /// Obey the `pin` and `forbid` lines of a map of both programs that `engraft match -o` wrote
+    #[arg(long, value_name = "MAP", hide_short_help = true, conflicts_with = "base")]
+    with: Option<PathBuf>,
     /// What the compiler said when it made the old build, to be put where the builds differ: what gcc
     /// -fopt-info, or -fsave-optimization-record of gcc and clang, wrote
     #[arg(long, value_name = "FILE", hide_short_help = true)]
@@ -301,7 +304,12 @@ fn compare(args: &Args, traces: &[Vec<PathBuf>], runs: Option<&RunsView>) -> any
     let mut next = |n: usize| all.drain(..traces.get(n).map_or(0, Vec::len)).collect::<Vec<Read<'_>>>();
     let [old, new, base] = [0, 1, 2].map(&mut next);
     let [Some(first), Some(second)] = [old.first(), new.first()] else { return Ok(Answer::Yes) };
-    let was_direct = was(first, second);
+    let mut was_direct = was(first, second);
+    if let (Some(path), [Some(old), Some(new)]) =
+        (&args.with, [first, second].map(|of| of.modules.first().map(|module| module.program)))
+    {
+        was_direct.add_map([0, 0], &input::map(path, old, new)?, old, new);
+    }
     let sides = [first.side(), second.side()];
     if args.shown.anchors {
         let found = info_span!("compare").in_scope(|| matching::compare::anchors(&sides, &was_direct));

@@ -319,7 +319,7 @@ fn callers_that_are_gone_before_they_are_read_are_found_where_they_were_before()
             return n ? name(n - 1) + pad[n] : spin(4000) + pad[0]; }
         DOWN(one, 4096) DOWN(other, 4640)
         int main(int n, char **v) { long sum = 0;
-            for (int i = 0; i < 100000; i++) sum += i % 2 ? one(17) : other(17); return sum != 0; }";
+            for (int i = 0; i < 400000; i++) sum += i % 2 ? one(17) : other(17); return sum != 0; }";
     crate::run::built(place.path(), "alternates", text, "-O2");
     let ran = engraft(place.path(), "sample -F 1000 -o rec.engraft --json=report.json ./alternates");
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);

@@ -39,7 +39,14 @@ pub fn align(by: [&[Reading<'_>; 2]; 2], roots: &[[u32; 3]], mut take: impl FnMu
             }
         }
         let pairs = pairs.into_iter().map(|(_, x, y)| (x, y)).collect();
-        take(Aligned { activities, times, items: [old_items, new_items], pairs });
+        take(Aligned {
+            activities,
+            times,
+            items: [old_items, new_items],
+            pairs,
+            is_first: true,
+            is_last: true,
+        });
     }
 }
 

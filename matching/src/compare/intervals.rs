@@ -84,6 +84,8 @@ pub struct Lengths {
 /// What was found so far.
 pub struct Intervals<'a> {
     readings: &'a [Reading<'a>; 2],
+    /// Where the piece before has ended.
+    from: [At; 2],
     /// By side and activity: instructions of one activation with all that it called.
     pub inclusive: [Vec<f64>; 2],
     gaps: [FxHashMap<GapKey, u32>; 2],
@@ -143,6 +145,7 @@ impl<'a> Intervals<'a> {
         });
         Intervals {
             readings,
+            from: [(NONE, Place::Start); 2],
             inclusive: [0, 1].map(|n: usize| inclusive(readings[n].side)),
             gaps,
             nests: Default::default(),
@@ -157,11 +160,16 @@ impl<'a> Intervals<'a> {
     pub fn add(&mut self, aligned: &Aligned) {
         let functions = [0, 1].map(|n: usize| self.function(n, aligned.activities[n]));
         let share = paired_share(aligned);
-        let mut from = functions.map(|function| (function, Place::Start));
+        let start = functions.map(|function| (function, Place::Start));
+        let mut from = if aligned.is_first { start } else { self.from };
         let mut at = [0; 2];
         let ends = aligned.items.each_ref().map(Vec::len);
         let anchors = aligned.pairs.iter().map(|&(x, y)| Some([x, y])).chain([None]);
         for anchor in anchors {
+            self.from = from;
+            if anchor.is_none() && !aligned.is_last {
+                break;
+            }
             let to = anchor.unwrap_or(ends);
             let parts = [0, 1].map(|n: usize| self.between(n, &aligned.items[n], at[n], to[n]));
             let place = |n: usize| match anchor.and_then(|_| aligned.items[n].get(to[n])) {

@@ -80,6 +80,26 @@ pub struct Reading<'a> {
     sizes: Vec<usize>,
 }
 
+/// Where the events of an activity are gone through.
+pub struct Events {
+    /// Activities, one in another, each with the next token.
+    open: Vec<(u32, u32)>,
+    /// How many there were.
+    n: usize,
+}
+
+impl Events {
+    /// At the first event.
+    pub fn of(activity: u32) -> Events {
+        Events { open: vec![(activity, 0)], n: 0 }
+    }
+
+    /// Whether there is none any more.
+    pub fn is_over(&self) -> bool {
+        self.open.is_empty()
+    }
+}
+
 /// So many events of a call stand in the place of it; where there are more, the call stands for them.
 const MOST_SPLICED: usize = 1 << 23;
 /// From so many on, calls stand for what they did.
@@ -138,7 +158,8 @@ impl<'a> Reading<'a> {
         Some(Call { key, activity: called.activity, is_transparent: self.transparent.contains(&key) })
     }
 
-    fn size(&self, activity: u32) -> usize {
+    /// How many events an activity has, more or less, with those of transparent calls.
+    pub fn size(&self, activity: u32) -> usize {
         self.sizes.get(activity as usize).copied().unwrap_or_default()
     }
 
@@ -197,50 +218,58 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// The events of `activity`, with those of transparent calls in their places.
-    pub fn items(&self, activity: u32, numbers: &mut Numbers) -> Vec<Item> {
-        let mut items = Vec::new();
-        self.add(activity, numbers, &mut items);
-        items
+    /// Adds the events of `activity`, with those of transparent calls in their places; what is behind the
+    /// last is an item without a key.
+    pub fn add(&self, activity: u32, numbers: &mut Numbers, items: &mut Vec<Item>) {
+        self.fill(&mut Events::of(activity), usize::MAX, numbers, items);
     }
 
-    /// Adds the events of `activity`; what is behind the last is an item without a key.
-    pub fn add(&self, activity: u32, numbers: &mut Numbers, items: &mut Vec<Item>) {
-        // Activities that are gone through, each with the next token.
-        let mut open = vec![(activity, 0u32)];
+    /// Adds events up to the first call at which there are as many as that, or to the last.
+    pub fn fill(&self, events: &mut Events, most: usize, numbers: &mut Numbers, items: &mut Vec<Item>) {
         let first = items.len();
-        while let Some((at, token)) = open.last_mut() {
-            let (activity, n) = (*at, *token);
-            *token += 1;
-            let Some(of) = self.side.log.activities.get(activity as usize) else {
-                open.pop();
-                continue;
-            };
-            let Some(&token) = of.tokens.get(n as usize) else {
-                items.push(Item { key: NONE, name: NONE, activity, token: n });
-                open.pop();
-                continue;
-            };
-            match token.kind() {
-                Kind::Rounds(of) => {
-                    let key = self.keys.loops[self.n].get(of as usize).copied().unwrap_or(NONE);
-                    let key = Numbers::next(&mut numbers.loops, &mut numbers.n, key);
-                    items.push(Item { key, name: key, activity, token: n });
-                }
-                Kind::Call(_) => {
-                    let Some(call) = self.call(of.function, token) else { continue };
-                    if self.is_spliced(&call) && items.len() - first < MOST_ITEMS {
-                        items.push(Item { key: NONE, name: NONE, activity, token: n });
-                        open.push((call.activity, 0));
-                        continue;
-                    }
-                    let name = Numbers::next(&mut numbers.names, &mut numbers.n, call.key.callee);
-                    let key = Numbers::next(&mut numbers.calls, &mut numbers.n, call.key);
-                    items.push(Item { key, name, activity, token: n });
-                }
+        while let Some(item) = self.next(events, numbers) {
+            items.push(item);
+            if items.len() >= most && item.is_event() && !matches!(self.place(&item), Place::Rounds(_)) {
+                break;
             }
         }
         self.join_rounds(first, items);
+    }
+
+    fn next(&self, events: &mut Events, numbers: &mut Numbers) -> Option<Item> {
+        loop {
+            let (at, token) = events.open.last_mut()?;
+            let (activity, n) = (*at, *token);
+            *token += 1;
+            let Some(of) = self.side.log.activities.get(activity as usize) else {
+                events.open.pop();
+                continue;
+            };
+            let Some(&token) = of.tokens.get(n as usize) else {
+                events.open.pop();
+                events.n += 1;
+                return Some(Item { key: NONE, name: NONE, activity, token: n });
+            };
+            let (key, name) = match token.kind() {
+                Kind::Rounds(of) => {
+                    let key = self.keys.loops[self.n].get(of as usize).copied().unwrap_or(NONE);
+                    let key = Numbers::next(&mut numbers.loops, &mut numbers.n, key);
+                    (key, key)
+                }
+                Kind::Call(_) => {
+                    let Some(call) = self.call(of.function, token) else { continue };
+                    if self.is_spliced(&call) && events.n < MOST_ITEMS {
+                        events.open.push((call.activity, 0));
+                        (NONE, NONE)
+                    } else {
+                        let name = Numbers::next(&mut numbers.names, &mut numbers.n, call.key.callee);
+                        (Numbers::next(&mut numbers.calls, &mut numbers.n, call.key), name)
+                    }
+                }
+            };
+            events.n += 1;
+            return Some(Item { key, name, activity, token: n });
+        }
     }
 
     /// Rounds of one loop are one event where no call is between them any more.

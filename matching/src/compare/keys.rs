@@ -34,6 +34,8 @@ pub enum How {
     Names,
     /// By what a matching of the builds says of the block.
     Block,
+    /// A person says so.
+    Pinned,
     /// It was not: one build alone has it.
     Alone,
 }
@@ -74,13 +76,20 @@ impl Keys {
         for (n, side) in sides.iter().enumerate() {
             keys.sites[n] = sites(side, &mut keys.names);
         }
+        // What has another name is written in that, too.
+        let renamed = renamed(&mut keys.names, &sides[1], &keys.functions[1]);
+        let of = |function: u32| renamed.get(&function).copied().unwrap_or(function);
+        for origin in keys.sites[1].iter_mut().flatten() {
+            origin.function = of(origin.function);
+        }
         keys.lines = other_lines(&keys, sides);
-        let lines = sides.each_ref().map(|side| {
+        let mut lines = sides.each_ref().map(|side| {
             let all = 0..side.code.loops.len();
             all.map(|n| loop_lines(side, n, &mut keys.names)).collect::<Vec<_>>()
         });
+        lines[1].iter_mut().flatten().for_each(|lines| lines.function = of(lines.function));
         keys.has_lines = lines.each_ref().map(|of| of.iter().map(Option::is_some).collect());
-        (keys.loops, keys.how_loops) = loops(lines, sides, &was.blocks);
+        (keys.loops, keys.how_loops) = loops(lines, sides, was);
         keys
     }
 
@@ -151,6 +160,13 @@ fn functions(names: &mut HashMap<Box<str>, u32>, [old, new]: &[Side<'_>; 2], was
     let known: BTreeSet<&str> =
         new.code.functions.iter().filter(|of| of.is_named).map(|of| &*of.bare).collect();
     let of_old = old.code.functions.iter().map(|of| number(names, &name(old, of))).collect::<Vec<u32>>();
+    let all = old.code.functions.iter().zip(&of_old);
+    let numbers: HashMap<InModule, u32> = all.map(|(of, n)| ((of.module, of.entry), *n)).collect();
+    let taken: BTreeSet<u32> = was.pins.values().filter_map(|entry| numbers.get(entry)).copied().collect();
+    let forbidden = |found: u32, here: InModule| {
+        let is_it = |(old, new): &&(InModule, InModule)| *new == here && numbers.get(old) == Some(&found);
+        was.forbids.iter().any(|pair| is_it(&pair))
+    };
     let mut entries = HashMap::new();
     for (of, number) in old.code.functions.iter().zip(&of_old) {
         if !(of.is_named && known.contains(&*of.bare)) {
@@ -159,12 +175,35 @@ fn functions(names: &mut HashMap<Box<str>, u32>, [old, new]: &[Side<'_>; 2], was
     }
     let of_new = new.code.functions.iter().map(|of| {
         let is_known = of.is_named && names.contains_key(&of.bare);
-        let entry = was.functions.get(&(of.module, of.entry)).filter(|_| !is_known);
-        let was = entry.and_then(|entry| entries.get(entry)).copied();
-        was.unwrap_or_else(|| number(names, &name(new, of)))
+        let here = (of.module, of.entry);
+        if let Some(pinned) = was.pins.get(&here).and_then(|entry| numbers.get(entry)) {
+            return *pinned;
+        }
+        let entry = was.functions.get(&here).filter(|_| !is_known);
+        let known = entry.and_then(|entry| entries.get(entry)).copied();
+        let found = known.unwrap_or_else(|| number(names, &name(new, of)));
+        // It is none of those that are said to be another's, or not to be its.
+        match taken.contains(&found) || forbidden(found, here) {
+            true => number(names, &format!("\0{} {}", of.module, of.entry)),
+            false => found,
+        }
     });
     let of_new = of_new.collect();
     [of_old, of_new]
+}
+
+/// By number of a name of the new build: the number of the function of that name, where it has another one.
+fn renamed(names: &mut HashMap<Box<str>, u32>, new: &Side<'_>, numbers: &[u32]) -> HashMap<u32, u32> {
+    let mut all: HashMap<u32, BTreeSet<u32>> = HashMap::new();
+    for (of, n) in new.code.functions.iter().zip(numbers).filter(|(of, _)| of.is_named) {
+        all.entry(number(names, &of.bare)).or_default().insert(*n);
+    }
+    // Of several of one name, it is not known whose lines they are.
+    let one = |(name, numbers): (u32, BTreeSet<u32>)| match numbers.len() {
+        1 => numbers.first().map(|n| (name, *n)).filter(|(name, n)| name != n),
+        _ => None,
+    };
+    all.into_iter().filter_map(one).collect()
 }
 
 /// Where each call was written that is in a file with lines.
@@ -329,7 +368,12 @@ impl LoopKeys {
     }
 
     /// Of a loop of the new build, whose header became of the one there.
-    fn of_new(&mut self, lines: Option<LoopLines>, was: Option<InModule>) -> (u32, How) {
+    fn of_new(&mut self, lines: Option<LoopLines>, at: InModule, was: &Was) -> (u32, How) {
+        if let Some(key) = was.pins.get(&at).and_then(|pinned| self.headers.get(pinned)) {
+            return (*key, How::Pinned);
+        }
+        let forbidden = was.forbids.iter().filter(|(_, new)| *new == at);
+        let forbidden: Vec<u32> = forbidden.filter_map(|(old, _)| self.headers.get(old)).copied().collect();
         let alike = lines.and_then(|LoopLines { function, lines, header }| {
             let score = |one: &Cluster| {
                 let near = one.header.abs_diff(header) <= 1;
@@ -340,8 +384,9 @@ impl LoopKeys {
             let best = known.max_by(|a, b| a.0.total_cmp(&b.0).then(far(b.1).cmp(&far(a.1))))?;
             (best.0 >= ALIKE).then_some(best.1.key)
         });
-        let by_match = || was.and_then(|was| self.headers.get(&was).copied());
-        match (alike, by_match()) {
+        let by_match = || was.blocks.get(&at).and_then(|was| self.headers.get(was).copied());
+        let is_allowed = |key: &u32| !forbidden.contains(key);
+        match (alike.filter(is_allowed), by_match().filter(is_allowed)) {
             (Some(key), _) => (key, How::Line),
             (None, Some(key)) => (key, How::Block),
             (None, None) => (self.next(), How::Alone),
@@ -353,7 +398,7 @@ impl LoopKeys {
 fn loops(
     [lines_old, lines_new]: [Vec<Option<LoopLines>>; 2],
     [old, new]: &[Side<'_>; 2],
-    was: &HashMap<InModule, InModule>,
+    was: &Was,
 ) -> ([Vec<u32>; 2], Vec<How>) {
     let mut keys = LoopKeys::default();
     let mut of_old = Vec::new();
@@ -362,10 +407,12 @@ fn loops(
         keys.headers.insert((module(old.code, of.function), of.header), key);
         of_old.push(key);
     }
-    let of_new = new.code.loops.iter().zip(lines_new).map(|(of, lines)| {
-        let was = was.get(&(module(new.code, of.function), of.header));
-        keys.of_new(lines, was.copied())
-    });
+    let of_new = new
+        .code
+        .loops
+        .iter()
+        .zip(lines_new)
+        .map(|(of, lines)| keys.of_new(lines, (module(new.code, of.function), of.header), was));
     let (of_new, how) = of_new.unzip();
     ([of_old, of_new], how)
 }

@@ -15,7 +15,7 @@
 mod builder;
 mod stretch;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 pub use builder::Builder;
 

@@ -4,6 +4,7 @@
 
 use super::code::NONE;
 use super::log::{Kind, Side};
+use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Who called whom, and how often, by number of the function.
@@ -15,15 +16,19 @@ struct Calls {
 impl Calls {
     fn of(side: &Side<'_>) -> Calls {
         let mut calls = Calls { callers: BTreeMap::new(), callees: BTreeMap::new() };
+        // By caller and call: how often.
+        let mut all: FxHashMap<(u32, u32), u64> = FxHashMap::default();
         for activity in &side.log.activities {
             for token in &activity.tokens {
                 let Kind::Call(call) = token.kind() else { continue };
-                let called = side.log.calls.get(call as usize).map_or(NONE, |of| of.activity);
-                let callee = side.log.activities.get(called as usize).map_or(NONE, |of| of.function);
-                let (caller, times) = (activity.function, activity.times);
-                *calls.callers.entry(callee).or_default().entry(caller).or_default() += times;
-                *calls.callees.entry(caller).or_default().entry(callee).or_default() += times;
+                *all.entry((activity.function, call)).or_default() += activity.times;
             }
+        }
+        for ((caller, call), times) in all {
+            let called = side.log.calls.get(call as usize).map_or(NONE, |of| of.activity);
+            let callee = side.log.activities.get(called as usize).map_or(NONE, |of| of.function);
+            *calls.callers.entry(callee).or_default().entry(caller).or_default() += times;
+            *calls.callees.entry(caller).or_default().entry(callee).or_default() += times;
         }
         calls
     }
@@ -58,6 +63,14 @@ struct Signature {
 /// in `numbers`, by side and function. Two are the same if no others of their builds are called as often by
 /// the same, and call the same as often; those that were found say more of others.
 pub fn pair(sides: &[Side<'_>; 2], numbers: &mut [Vec<u32>; 2]) {
+    let free = |n: usize| {
+        let other: BTreeSet<u32> = numbers[1 - n].iter().copied().collect();
+        let mut all = sides[n].code.functions.iter().zip(&numbers[n]);
+        all.any(|(of, number)| !of.is_named && !other.contains(number))
+    };
+    if !free(0) || !free(1) {
+        return;
+    }
     let calls = sides.each_ref().map(Calls::of);
     loop {
         let [old, new] = numbers.each_ref().map(|of| of.iter().copied().collect::<BTreeSet<u32>>());

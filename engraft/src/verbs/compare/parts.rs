@@ -125,6 +125,7 @@ pub fn explained(sides: &[Side<'_>; 2], asked: &str, all: &[Explained]) -> anyho
             How::NearLine => "near-line",
             How::Names => "names",
             How::Block => "block",
+            How::Pinned => "pinned",
             How::Alone => "alone",
         },
         times: Both { old: count(of.times[0]), new: count(of.times[1]) },

@@ -3,10 +3,11 @@
 
 use super::{compared, disassembled, number, recorded, row, share};
 use crate::needs;
-use crate::run::{engraft, folder};
+use crate::run::{engraft, folder, must};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::process::Command;
 
 #[track_caller]
 fn said(place: &Path, words: &str) -> Value {
@@ -130,6 +131,44 @@ fn explain_says_how_calls_and_loops_were_told_to_be_the_same() {
     assert_eq!(place_of("old"), place_of("new"), "the same line: {explained}");
     let ran = engraft(place, "compare plain.trace kept.trace --explain mian");
     assert!(ran.code == Some(2) && ran.stderr.contains("perhaps main"), "{}", ran.stderr);
+}
+
+/// One function has got the name of another, which has got a new one: no name says so, but a person does.
+#[test]
+fn pins_and_forbids_of_a_map_are_obeyed() {
+    needs!("gcc");
+    let place = folder();
+    let place = place.path();
+    recorded(place, "plain", "-O1 -g -fno-inline");
+    let text = include_str!("../fixtures/compared.c");
+    let renamed = text.replace("table(", "rows(").replace("hash(", "table(");
+    std::fs::write(place.join("renamed.c"), renamed).expect("written");
+    let flags = ["-O1", "-g", "-fno-inline", "-o", "renamed", "renamed.c"];
+    must(Command::new("gcc").args(flags).current_dir(place));
+    let ran = engraft(place, "trace -q --no-cache --modules exe -o renamed.trace ./renamed");
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let by_names = compared(place, "plain", "renamed");
+    let alone = |said: &Value, side: &str| list(&said["unmatched"], side).len();
+    assert_eq!((alone(&by_names, "old"), alone(&by_names, "new")), (1, 1), "{}", by_names["unmatched"]);
+    assert!(share(&by_names, "light") < 0.99, "{}", by_names["matched"]);
+    let lines = ["pin table rows", "pin hash table"].map(|line| format!("{line}\n"));
+    assert_eq!(engraft(place, "match plain renamed -o plain.map").code, Some(0));
+    let map = std::fs::read_to_string(place.join("plain.map")).expect("written");
+    std::fs::write(place.join("pinned.map"), map.clone() + &lines.concat()).expect("written");
+    let pinned = said(place, "compare plain.trace renamed.trace --with pinned.map --json");
+    assert_eq!((alone(&pinned, "old"), alone(&pinned, "new")), (0, 0), "{}", pinned["unmatched"]);
+    assert_eq!((share(&pinned, "light"), share(&pinned, "heavy")), (1.0, 1.0), "{}", pinned["matched"]);
+    let calls =
+        |said: &Value| list(said, "functions").iter().all(|of| of["old"]["calls"] == of["new"]["calls"]);
+    assert!(calls(&pinned) && !calls(&by_names), "{pinned}");
+    // What is forbidden is nobody's.
+    std::fs::write(place.join("forbidden.map"), map + "forbid sort sort\n").expect("written");
+    let forbidden = said(place, "compare plain.trace renamed.trace --with forbidden.map --json");
+    let is_sort = |row: &&Value| row["name"] == "sort";
+    let n_sort = |side: &str| list(&forbidden["unmatched"], side).iter().filter(is_sort).count();
+    assert_eq!((n_sort("old"), n_sort("new")), (1, 1), "{}", forbidden["unmatched"]);
+    let ran = engraft(place, "compare plain.trace renamed.trace --with nothing.map");
+    assert!(ran.code == Some(2) && ran.stderr.contains("nothing.map"), "{}", ran.stderr);
 }
 
 #[test]

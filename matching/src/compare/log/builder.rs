@@ -10,7 +10,7 @@ use crate::compare::code::{Code, NONE, count};
 use rustc_hash::FxHashMap;
 use std::collections::hash_map::Entry;
 use trace::{Cause, Step, Symbol, ThreadId};
-use xxhash_rust::xxh3::xxh3_128;
+use xxhash_rust::xxh3::{xxh3_128, xxh3_128_with_seed};
 
 /// Of the number of a stretch: it is one that is not known, of an activation that is open.
 const SINGLE: u32 = 1 << 31;
@@ -425,13 +425,12 @@ impl<'a> Builder<'a> {
     fn activity(&mut self, function: u32, start: usize, times: u64) -> u32 {
         let ids = self.ids.get(start..).unwrap_or_default();
         let all = || each(&self.stretches, &self.singles, ids);
-        let key: Vec<u32> =
-            [function].into_iter().chain(all().filter_map(|(token, _)| Some(token?.0))).collect();
-        let at = match self.known.entry(xxh3_128(bytemuck::cast_slice(&key))) {
+        let tokens: Vec<u32> = all().filter_map(|(token, _)| Some(token?.0)).collect();
+        let print = xxh3_128_with_seed(bytemuck::cast_slice(&tokens), u64::from(function));
+        let at = match self.known.entry(print) {
             Entry::Occupied(known) => *known.get(),
             Entry::Vacant(place) => {
-                let tokens: Box<[Token]> =
-                    key.get(1..).unwrap_or_default().iter().copied().map(Token).collect();
+                let tokens: Box<[Token]> = tokens.into_iter().map(Token).collect();
                 let n = tokens.len() + 1;
                 let sums = match n > self.limits.ids {
                     true => {

@@ -7,7 +7,7 @@ use trace::{Cause, Symbol};
 
 /// Three functions of five blocks each: blocks 1 to 3 are a loop, block 2 one in that; block 4 of the first
 /// two calls the next function twice.
-fn code() -> Code {
+pub fn code() -> Code {
     let mut code = Code::default();
     for function in 0..3 {
         let (first, first_loop) = (count(code.blocks.len()), count(code.loops.len()));
@@ -56,7 +56,7 @@ fn f(function: u32) -> u32 {
     0x4000_0000 | function
 }
 
-fn log_of(code: &Code, symbols: &[u32]) -> Log {
+pub fn log_of(code: &Code, symbols: &[u32]) -> Log {
     let mut builder = Builder::new(code);
     builder.push(ThreadId(0), symbols);
     builder.finish()
