@@ -67,7 +67,7 @@ pub struct Args {
     #[arg(long, value_name = "BASE", conflicts_with_all = ["anchors", "explain"])]
     base: Option<PathBuf>,
     /// Obey the `pin` and `forbid` lines of a map of both programs that `engraft match -o` wrote
-    #[arg(long, value_name = "MAP", hide_short_help = true, conflicts_with = "base")]
+    #[arg(long, value_name = "MAP", hide_short_help = true, conflicts_with_all = ["base", "matrix"])]
     with: Option<PathBuf>,
     /// What the compiler said when it made the old build, to be put where the builds differ: what gcc
     /// -fopt-info, or -fsave-optimization-record of gcc and clang, wrote
