@@ -2,6 +2,7 @@
 
 mod binaries;
 mod command;
+mod comparisons;
 mod fit;
 mod functions;
 mod instructions;
@@ -16,6 +17,7 @@ pub use binaries::{
     counted_program, kept_program, map, pair, points, program, recorded_image, whole_program,
 };
 pub use command::CommandLine;
+pub use comparisons::{comparison, is_comparison, write_comparison};
 pub use fit::Fit;
 pub use functions::{address, death, file_name, function, module_name, source_names, spelt};
 pub use instructions::Instructions;

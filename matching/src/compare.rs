@@ -27,12 +27,12 @@ mod threads;
 mod unnamed;
 
 pub use anchors::{Anchor, Point};
-pub use code::{Code, NONE, TracedModule};
+pub use code::{Code, Function, NONE, TracedModule};
 pub use explain::Explained;
 pub use functions::{FunctionMix, FunctionPair};
 pub use intervals::{At, Events, Interval, Key, Lengths};
 pub use keys::How;
-pub use log::{Builder, Log, Place, Side};
+pub use log::{Builder, Counted, Log, Place, Side};
 pub use outliers::{By, Outlier, Weights, weighed};
 
 use crate::relation::Matching;

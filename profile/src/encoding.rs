@@ -37,6 +37,16 @@ pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend(bytes);
 }
 
+/// A file of this `kind`: head, content, checksum.
+pub fn sealed(kind: u8, content: &[u8]) -> Vec<u8> {
+    let mut file = MAGIC.to_vec();
+    file.extend([VERSION, kind]);
+    file.extend(content);
+    let sum = xxh3_64(&file);
+    file.extend(sum.to_le_bytes());
+    file
+}
+
 /// A signed number as an unsigned one: 0, -1, 1, -2 … are 0, 1, 2, 3 …
 pub fn zigzag(n: i64) -> u64 {
     ((n << 1) ^ (n >> 63)).cast_unsigned()
@@ -136,6 +146,13 @@ impl<'a> Cursor<'a> {
     /// The next byte.
     pub(crate) fn byte(&mut self) -> Result<u8, ReadError> {
         Ok(*self.take(1)?.first().expect("one byte was taken"))
+    }
+
+    /// All that is left.
+    pub fn rest(&mut self) -> &'a [u8] {
+        let rest = self.bytes.get(self.at..).unwrap_or_default();
+        self.at = self.bytes.len();
+        rest
     }
 
     /// Whether all was read.

@@ -3,16 +3,17 @@
 //!
 //! Fields called `old` and `new` are those of the two builds.
 
+pub mod kept;
 pub mod matrix;
 pub mod parts;
 
 use crate::{Table, View, cut, ratio};
-use serde::{Serialize, Serializer};
-use std::collections::BTreeMap;
+use serde::{Deserialize, Serialize, Serializer};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
 /// A number of each build.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Both<T> {
     /// Of the old build.
     pub old: T,
@@ -21,7 +22,8 @@ pub struct Both<T> {
 }
 
 /// How much of a metric: a count, or a share or mean. Whole numbers are written as such.
-#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Deserialize)]
+#[serde(transparent)]
 pub struct Amount(pub f64);
 
 impl Serialize for Amount {
@@ -40,9 +42,10 @@ impl Serialize for Amount {
 pub const MISALIGNED: &str = "dyn.pmu.MISALIGN_MEM_REF";
 
 /// What two builds did.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct CompareView {
     /// What this object is, and which version of it.
+    #[serde(skip_deserializing, default = "schema")]
     pub schema: &'static str,
     /// The recordings, or the programs that were recorded.
     pub traces: Both<String>,
@@ -68,10 +71,28 @@ pub struct CompareView {
 impl CompareView {
     /// The schema that its JSON names.
     pub const SCHEMA: &str = "engraft.compare/1";
+
+    /// The metrics of the function with this name, side by side; nothing if none of that name ran in both.
+    pub fn function(&self, name: &str) -> Option<FunctionView> {
+        let row = self.functions.iter().find(|row| row.name == name)?;
+        let names: BTreeSet<&String> = row.old.keys().chain(row.new.keys()).collect();
+        let of = |all: &BTreeMap<String, Amount>, metric| all.get(metric).copied().unwrap_or_default().0;
+        let metrics =
+            names.into_iter().map(|name| MetricRow::new(name, of(&row.old, name), of(&row.new, name)));
+        Some(FunctionView {
+            schema: FunctionView::SCHEMA,
+            name: row.name.clone(),
+            metrics: metrics.collect(),
+        })
+    }
+}
+
+fn schema() -> &'static str {
+    CompareView::SCHEMA
 }
 
 /// How both programs ran.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunsView {
     /// How often each was run.
     pub times: u64,
@@ -84,7 +105,7 @@ pub struct RunsView {
 }
 
 /// What both programs printed.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Printed {
     /// How many bytes.
     pub bytes: Both<u64>,
@@ -119,7 +140,7 @@ impl RunsView {
 }
 
 /// Events of the smaller of two logs, and how many are paired.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MatchedEvents {
     /// Events of the log that has fewer.
     pub smaller: u64,
@@ -128,7 +149,7 @@ pub struct MatchedEvents {
 }
 
 /// How much of the two runs was found in the other.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Matched {
     /// Calls, returns, rounds of loops that have loops in them.
     pub light: MatchedEvents,
@@ -145,7 +166,7 @@ pub struct Matched {
 }
 
 /// A function of both builds.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FunctionRow {
     /// What people call it.
     pub name: String,
@@ -158,7 +179,7 @@ pub struct FunctionRow {
 }
 
 /// A function of one build.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct UnmatchedRow {
     /// What people call it.
     pub name: String,
@@ -169,7 +190,7 @@ pub struct UnmatchedRow {
 }
 
 /// Intervals of one place, of which one build has more than the other.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct OutlierRow {
     /// The function.
     pub function: String,
@@ -194,7 +215,7 @@ pub struct OutlierRow {
 }
 
 /// A metric of an interval.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Reason {
     /// Which.
     pub metric: String,

@@ -116,7 +116,7 @@ impl View for TraceView {
     }
 }
 
-/// Rows of calls that were written.
+/// Rows of calls, or of functions, that were written.
 #[derive(Debug, Serialize)]
 pub struct RowsView {
     /// What this object is, and which version of it.
@@ -125,7 +125,7 @@ pub struct RowsView {
     pub file: String,
     /// How many rows it has.
     pub n_rows: u64,
-    /// What the rows are of.
+    /// What the rows are of; nothing, of a comparison.
     pub functions: Vec<LoggedView>,
 }
 
@@ -155,8 +155,10 @@ impl View for RowsView {
     }
 
     fn text(&self, w: &mut dyn Write) -> io::Result<()> {
-        self.table().text(w)?;
-        writeln!(w)?;
+        if !self.functions.is_empty() {
+            self.table().text(w)?;
+            writeln!(w)?;
+        }
         let rows = many(usize::try_from(self.n_rows).unwrap_or(usize::MAX), "row");
         writeln!(w, "wrote {}: {rows}", self.file)
     }

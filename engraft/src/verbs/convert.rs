@@ -1,8 +1,9 @@
 //! `engraft convert`: profiles from one format to another; several of one build become their sum. Traces:
-//! `traces`.
+//! `traces`. Comparisons: `comparisons`.
 
 mod branches;
 mod calls;
+mod comparisons;
 pub mod exports;
 mod recordings;
 mod samples;
@@ -30,7 +31,8 @@ Examples:
   $ engraft convert run.trc -o run.trace --meta run.meta
   $ engraft convert run.trace -o run.folded
   $ engraft convert run.trace -o run.svg
-  $ engraft convert run.trace -o run.trace.json --depth 20";
+  $ engraft convert run.trace -o run.trace.json --depth 20
+  $ engraft convert both.engraft -o both.csv";
 
 /// Convert profiles to another format; several inputs are added up. Pack a plain trace, or unpack it again;
 /// draw one with other tools
@@ -38,7 +40,7 @@ Examples:
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
     /// Profiles of one build, in any format that can be read; or a trace: plain (`.trc`, `-` for standard
-    /// input), ours, or branches that perf prints
+    /// input), ours, or branches that perf prints; or a comparison
     #[arg(required = true)]
     inputs: Vec<PathBuf>,
     /// Where to write; the extension says the format
@@ -91,6 +93,9 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Answer> {
+    if let Some(answer) = comparisons::convert(args)? {
+        return Ok(answer);
+    }
     if let Some(answer) = calls::convert(args)? {
         return Ok(answer);
     }

@@ -2,6 +2,7 @@
 
 mod by;
 mod cfg;
+mod comparison;
 mod costs;
 mod counts;
 mod function;
@@ -31,21 +32,23 @@ Examples:
   $ engraft show old
   $ engraft show old function main
   $ engraft show --counts old.engraft function main
+  $ engraft show both.engraft intervals
   $ engraft show -p $(pidof server)";
 
 /// Show what a binary is: functions, blocks, loops, tables, data, gaps
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
-    /// x86-64 executable or shared object, or a recording of `engraft count` [default: the newest recording
-    /// here; with --counts, the counted one that has the function]
+    /// x86-64 executable or shared object, a recording, or a comparison [default: the newest recording here;
+    /// with --counts, the counted one that has the function]
     binary: Option<PathBuf>,
     /// What to show of it: functions, loops, tables, gaps, data, function, cfg; of a recording: functions,
-    /// tree, callers, loops, edges, never, calls, paths, reuse, function [default: a summary]
+    /// tree, callers, loops, edges, never, calls, paths, reuse, function; of a comparison: functions, function,
+    /// intervals, outlier [default: a summary]
     #[arg(hide_possible_values = true)]
     what: Option<String>,
     /// For `function`, `tree` and `callers`: its name; for `function` also an address in it, or its number
-    /// (fn3)
+    /// (fn3); for `outlier`: its number
     name: Option<String>,
     /// Show the modules of a process that runs, with `function ADDRESS` one function of it, with functions,
     /// loops, tables, gaps, data or cfg those of a module; it is not stopped
@@ -255,6 +258,10 @@ pub fn run(args: Args) -> anyhow::Result<Answer> {
 
 /// Shows what is asked for of a binary, or of a recording.
 fn of_file(args: &Args) -> anyhow::Result<Answer> {
+    if let Some(path) = args.binary.as_deref().filter(|path| input::is_comparison(path)) {
+        comparison::show(args, path)?;
+        return Ok(Answer::Yes);
+    }
     let wanted = args.request()?;
     if let Some(to) = &args.o {
         let read = args.binary.iter().chain(&args.profile).chain(&args.counts);

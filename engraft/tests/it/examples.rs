@@ -42,6 +42,7 @@ fn workplace() -> tempfile::TempDir {
     for build in ["old", "new"] {
         run(to.path(), &format!("trace -q --modules exe -o {build}.trace -- ./{build}"));
     }
+    run(to.path(), "compare old.trace new.trace -o both.engraft");
     let fast = "long of_main(long n) { return n; }";
     std::fs::write(to.path().join("fast.c"), fast).expect("written");
     let mut gcc = Command::new("gcc");

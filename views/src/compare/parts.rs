@@ -3,7 +3,7 @@
 
 use super::{Amount, Both, difference, times, whole};
 use crate::{Table, View, address, cut};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
 
 fn both(both: &Both<String>) -> String {
@@ -25,7 +25,7 @@ impl IntervalsView {
 }
 
 /// Intervals of one place.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct IntervalRow {
     /// The function.
     pub function: String,
@@ -88,7 +88,7 @@ impl OutlierView {
 }
 
 /// A block that ran in an interval.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RanBlock {
     /// The function that it is in.
     pub function: String,

@@ -5,11 +5,11 @@ use crate::input::names::whole;
 use matching::compare::expression::{Metrics, Of, Which};
 use matching::compare::{At, Comparison, Events, FunctionMix, NONE, Outlier, Place, Side};
 use program::{Metric, Mix, Va};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use views::compare::{
-    Amount, Both, CompareView, FunctionRow, FunctionView, MISALIGNED, Matched, MatchedEvents, MetricRow,
-    OutlierRow, Reason, RunsView, UnmatchedRow,
+    Amount, Both, CompareView, FunctionRow, MISALIGNED, Matched, MatchedEvents, OutlierRow, Reason, RunsView,
+    UnmatchedRow,
 };
 
 /// The comparison, as it is asked for.
@@ -67,15 +67,6 @@ fn shown(path: &Option<PathBuf>) -> String {
 /// How much there is of a metric; 0, if there is nothing.
 pub fn amount(all: &BTreeMap<String, Amount>, metric: &str) -> f64 {
     all.get(metric).copied().unwrap_or_default().0
-}
-
-/// A function's metrics, side by side; nothing if none of that name ran in both.
-pub fn function(name: &str, view: &CompareView) -> Option<FunctionView> {
-    let row = view.functions.iter().find(|row| row.name == name)?;
-    let names: BTreeSet<&String> = row.old.keys().chain(row.new.keys()).collect();
-    let of = |all: &BTreeMap<String, Amount>, metric| all.get(metric).copied().unwrap_or_default().0;
-    let metrics = names.into_iter().map(|name| MetricRow::new(name, of(&row.old, name), of(&row.new, name)));
-    Some(FunctionView { schema: FunctionView::SCHEMA, name: row.name.clone(), metrics: metrics.collect() })
 }
 
 /// A count, as numbers of metrics are.

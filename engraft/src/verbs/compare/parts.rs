@@ -1,10 +1,13 @@
 //! Parts of a comparison that are asked for one by one.
 
-use super::fill::{count, name, place};
+use super::fill::{count, name, number, place};
 use crate::input::names::near;
 use crate::output::Hinted;
-use matching::compare::{Anchor, At, Comparison, Explained, How, Key, Outlier, Point, Side};
-use std::collections::BTreeSet;
+use matching::compare::{
+    Anchor, At, Comparison, Counted, Explained, Function, How, Key, Outlier, Point, Side,
+};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use views::compare::kept::KeptComparison;
 use views::compare::parts::{
     AnchorRow, AnchorsView, ExplainedRow, ExplainedView, IntervalRow, IntervalsView, OutlierView, PointRow,
     RanBlock,
@@ -49,12 +52,7 @@ pub fn one(
 ) -> anyhow::Result<OutlierView> {
     let at = n.checked_sub(1);
     let Some((of, row)) = at.and_then(|at| found.outliers.get(at).zip(view.outliers.get(at))) else {
-        let what = format!("there is no outlier {n}");
-        let hint = match found.outliers.len() {
-            0 => "the builds do not differ between any two points".to_owned(),
-            len => format!("they are numbered from 1 to {len}, the largest difference first"),
-        };
-        return Err(Hinted::new(what, hint).into());
+        return Err(no_outlier(n, found.outliers.len()));
     };
     let blocks = |side: usize| blocks(&sides[side], of, side);
     Ok(OutlierView {
@@ -65,23 +63,74 @@ pub fn one(
     })
 }
 
+/// Says that there is no outlier `n` among so many.
+pub fn no_outlier(n: usize, n_all: usize) -> anyhow::Error {
+    let hint = match n_all {
+        0 => "the builds do not differ between any two points".to_owned(),
+        len => format!("they are numbered from 1 to {len}, the largest difference first"),
+    };
+    Hinted::new(format!("there is no outlier {n}"), hint).into()
+}
+
 fn blocks(side: &Side<'_>, of: &Outlier, n: usize) -> Vec<RanBlock> {
-    let all = of.ran[n].iter().filter_map(|(&block, &runs)| {
-        let function = side.code.functions.iter().find(|of| of.blocks.contains(&block))?;
-        let block = side.code.blocks.get(block as usize)?;
-        let module = side.modules.get(block.id.0 as usize)?;
-        let found = module.lines.as_ref().and_then(|lines| lines.at(block.at)).filter(|(_, line)| *line > 0);
-        Some(RanBlock {
-            function: crate::input::names::whole(&function.bare),
-            at: block.at.0,
-            line: found.map(|(file, line)| format!("{}:{line}", file.rsplit('/').next().unwrap_or(file))),
-            runs: Amount(runs.round()),
-            instructions: module.program.insns(block.id.1).map(|insn| insn.to_string()).collect(),
-        })
+    let all = of.ran[n].iter().filter_map(|(&at, &runs)| {
+        let function = side.code.functions.iter().find(|of| of.blocks.contains(&at))?;
+        block(side, function, at, runs)
     });
     let mut all: Vec<RanBlock> = all.collect();
     all.sort_by_key(|block| block.at);
     all
+}
+
+/// Block `at` of a function, which ran so often.
+fn block(side: &Side<'_>, function: &Function, at: u32, runs: f64) -> Option<RanBlock> {
+    let block = side.code.blocks.get(at as usize)?;
+    let module = side.modules.get(block.id.0 as usize)?;
+    let found = module.lines.as_ref().and_then(|lines| lines.at(block.at)).filter(|(_, line)| *line > 0);
+    Some(RanBlock {
+        function: crate::input::names::whole(&function.bare),
+        at: block.at.0,
+        line: found.map(|(file, line)| format!("{}:{line}", file.rsplit('/').next().unwrap_or(file))),
+        runs: Amount(runs.round()),
+        instructions: module.program.insns(block.id.1).map(|insn| insn.to_string()).collect(),
+    })
+}
+
+/// All of a comparison, as a file keeps it.
+pub fn kept(sides: &[Side<'_>; 2], found: &Comparison, view: CompareView) -> KeptComparison {
+    let [(old, of_old), (new, of_new)] = [0, 1].map(|n: usize| code(&sides[n]));
+    let places = [of_old, of_new];
+    let ran = |of: &Outlier, n: usize| {
+        let block = |(block, runs): (&u32, &f64)| Some((*places[n].get(block)?, Amount(runs.round())));
+        of.ran[n].iter().filter_map(block).collect()
+    };
+    KeptComparison {
+        metric: view.metric.clone(),
+        intervals: intervals(sides, found).intervals,
+        ran: found.outliers.iter().map(|of| Both { old: ran(of, 0), new: ran(of, 1) }).collect(),
+        code: Both { old, new },
+        comparison: view,
+    }
+}
+
+/// The blocks of a side that ran; and where each is among these.
+fn code(side: &Side<'_>) -> (Vec<RanBlock>, HashMap<u32, usize>) {
+    let mut runs: BTreeMap<u32, u64> = BTreeMap::new();
+    for (at, what, n) in side.log.gaps.iter().flat_map(|(_, gap)| gap.counts()) {
+        if what == Counted::Run {
+            *runs.entry(at).or_default() += n;
+        }
+    }
+    let (mut blocks, mut places) = (Vec::new(), HashMap::new());
+    for function in &side.code.functions {
+        for (&at, &n) in runs.range(function.blocks.clone()) {
+            if let Some(block) = block(side, function, at, number(n)) {
+                places.insert(at, blocks.len());
+                blocks.push(block);
+            }
+        }
+    }
+    (blocks, places)
 }
 
 /// Points that are the same.

@@ -299,3 +299,71 @@ fn memory_that_is_not_aligned_is_found_by_recordings_of_values() {
     let ran = engraft(place, words);
     assert!(ran.code == Some(2) && ran.stderr.contains("nothing is in it of accesses"), "{}", ran.stderr);
 }
+
+/// The oracle is what is said without a file.
+#[test]
+fn a_comparison_in_a_file_says_what_was_said_when_it_was_made() {
+    needs!("gcc");
+    let place = folder();
+    let place = place.path();
+    recorded(place, "plain", "-O0 -g");
+    recorded(place, "fast", "-O2 -g");
+    let said = engraft(place, "compare plain.trace fast.trace --json -o both.engraft").json();
+    assert_eq!(engraft(place, "show both.engraft --json").json(), said);
+    let text = engraft(place, "compare plain.trace fast.trace").stdout;
+    assert_eq!(engraft(place, "show both.engraft").stdout, text);
+    let outliers = said["outliers"].as_array().expect("a list").len();
+    assert!(outliers > 1, "{said}");
+    let last = format!("outlier {outliers}");
+    for what in ["functions", "function main", "intervals", "outlier 1", &last] {
+        let asked = format!("compare plain.trace fast.trace --{what} --json");
+        let made = engraft(place, &asked).json();
+        assert_eq!(engraft(place, &format!("show both.engraft {what} --json")).json(), made, "{what}");
+    }
+    for (to, form) in [("both.json", "json"), ("both.csv", "csv")] {
+        assert_eq!(engraft(place, &format!("convert both.engraft -o {to}")).code, Some(0));
+        let written = std::fs::read_to_string(place.join(to)).expect("written");
+        assert_eq!(
+            written,
+            engraft(place, &format!("compare plain.trace fast.trace --format {form}")).stdout
+        );
+    }
+}
+
+#[test]
+fn a_comparison_in_a_file_that_is_damaged_or_does_not_have_it_is_said_so() {
+    needs!("gcc");
+    let place = folder();
+    let place = place.path();
+    recorded(place, "plain", "-O0 -g");
+    let made = engraft(place, "compare plain.trace plain.trace -o both.engraft");
+    assert_eq!(made.code, Some(0), "{}", made.stderr);
+    for (asked, why) in [
+        ("show both.engraft outlier 1", "there is no outlier 1"),
+        ("show both.engraft outlier one", "\"one\" is no number"),
+        ("show both.engraft function mian", "no function mian ran in both builds"),
+        ("show both.engraft loops", "a comparison has no \"loops\" to show"),
+        ("show both.engraft --verify", "none of these options is for"),
+        ("convert both.engraft -o both.fdata", "becomes JSON or CSV"),
+        ("convert both.engraft both.engraft -o both.json", "is not added to others"),
+        ("compare plain.trace plain.trace -o plain.trace", "plain.trace"),
+        ("compare plain.trace plain.trace -o plain", "is a program, and is not replaced"),
+        ("compare plain.trace plain.trace -o none/both.engraft", "none/both.engraft"),
+    ] {
+        let said = engraft(place, asked);
+        assert!(said.code == Some(2) && said.stderr.contains(why), "{asked}: {}", said.stderr);
+    }
+    let whole = std::fs::read(place.join("both.engraft")).expect("written");
+    for at in [12, whole.len() / 2, whole.len() - 1] {
+        std::fs::write(place.join("cut.engraft"), &whole[..at]).expect("written");
+        let mut changed = whole.clone();
+        changed[at] ^= 1;
+        std::fs::write(place.join("changed.engraft"), changed).expect("written");
+        for name in ["cut", "changed"] {
+            let said = engraft(place, &format!("show {name}.engraft"));
+            let names_it =
+                said.stderr.contains(&format!("{name}.engraft")) && said.stderr.contains("damaged");
+            assert!(said.code == Some(2) && names_it, "{}", said.stderr);
+        }
+    }
+}
