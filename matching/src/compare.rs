@@ -25,6 +25,7 @@ mod pairs;
 mod sequence;
 mod threads;
 mod unnamed;
+mod wasted;
 
 pub use anchors::{Anchor, Point};
 pub use code::{Code, Function, NONE, TracedModule};
@@ -34,6 +35,7 @@ pub use intervals::{At, Events, Interval, Key, Lengths};
 pub use keys::How;
 pub use log::{Builder, Counted, Log, Place, Side};
 pub use outliers::{By, Outlier, Weights, weighed};
+pub use wasted::Wasted;
 
 use crate::relation::Matching;
 use crate::relation::map::Map;
@@ -66,6 +68,8 @@ pub struct Comparison {
     pub outliers: Vec<Outlier>,
     /// How many would be, if they did not differ between runs of one build.
     pub n_unsteady: usize,
+    /// Instructions in hot code that need not be there.
+    pub wasted: [Vec<Wasted>; 2],
 }
 
 /// A place in a build: the number of a module, and an address in it.
@@ -199,6 +203,7 @@ impl Comparison {
         let readings = [0, 1].map(|n: usize| Reading::new(n, &sides[n], &keys, &none));
         let mut intervals = Intervals::new(&readings);
         base::align(by.each_ref(), &roots, |aligned| intervals.add(&aligned));
+        intervals.finish();
         Comparison::of(sides, &intervals, asked)
     }
 
@@ -215,6 +220,7 @@ impl Comparison {
             intervals: intervals.by_size(),
             outliers,
             n_unsteady,
+            wasted: [0, 1].map(|n: usize| wasted::wasted(&sides[n])),
         }
     }
 }
@@ -244,6 +250,7 @@ fn align<T>(sides: &[Side<'_>; 2], was: &Was, of: impl FnOnce(&Intervals<'_>) ->
     read(sides, was, |readings, roots| {
         let mut intervals = Intervals::new(readings);
         pairs::align(readings, roots, AT_A_TIME, |aligned| intervals.add(&aligned));
+        intervals.finish();
         of(&intervals)
     })
 }

@@ -9,3 +9,4 @@ pub mod own_code;
 pub mod purity;
 pub mod resolvers;
 pub mod stack_arguments;
+pub mod waste;

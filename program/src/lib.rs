@@ -33,6 +33,7 @@ pub use analyses::dominators::Dominators;
 pub use analyses::liveness::{Conventions, FlagLiveness, Liveness};
 pub use analyses::loops::{LoopId, Loops};
 pub use analyses::resolvers::{Bearer, Returned};
+pub use analyses::waste::Waste;
 pub use arch::Insn;
 pub use excerpt::{Catalogue, Excerpt, ExcerptError, KnownLines};
 pub use ids::{BlockId, EdgeId, FuncId};

@@ -7,7 +7,7 @@ pub mod kept;
 pub mod matrix;
 pub mod parts;
 
-use crate::{Table, View, cut, ratio};
+use crate::{Table, View, address, cut, ratio};
 use serde::{Deserialize, Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -63,6 +63,8 @@ pub struct CompareView {
     pub outliers: Vec<OutlierRow>,
     /// How many more would be, but differ between runs of one build, too.
     pub unsteady: u64,
+    /// Instructions in hot code that need not be there, those that ran most first.
+    pub wasted: Both<Vec<WastedRow>>,
     /// The metric that is shown.
     #[serde(skip)]
     pub metric: String,
@@ -214,6 +216,23 @@ pub struct OutlierRow {
     pub remarks: Vec<String>,
 }
 
+/// Instructions that need not be there.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct WastedRow {
+    /// The function.
+    pub function: String,
+    /// Where they begin.
+    pub at: u64,
+    /// Where that was written, if it is known.
+    pub line: Option<String>,
+    /// What they are: `jump-to-next`, `jump-to-return`, `spilled-and-refilled`.
+    pub what: String,
+    /// How often they ran.
+    pub runs: u64,
+    /// How many instructions that is.
+    pub instructions: u64,
+}
+
 /// A metric of an interval.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Reason {
@@ -298,6 +317,10 @@ impl View for CompareView {
                 writeln!(w, "  {at} {}: {remark}", row.function)?;
             }
         }
+        if !self.wasted.old.is_empty() || !self.wasted.new.is_empty() {
+            writeln!(w, "\nin hot code, and need not be there:")?;
+            self.wasted_table().top(TOP, w)?;
+        }
         if self.unsteady > 0 {
             writeln!(w, "\n{} more that differ between runs of one build are left out", self.unsteady)?;
         }
@@ -321,6 +344,18 @@ fn functions(rows: &[FunctionRow], metric: &str) -> Table {
 impl CompareView {
     fn functions(&self) -> Table {
         functions(&self.functions, &self.metric)
+    }
+
+    fn wasted_table(&self) -> Table {
+        let mut t = Table::new(&["instructions>", "build", "function", "at>", "line", "what"]);
+        for (build, rows) in [("old", &self.wasted.old), ("new", &self.wasted.new)] {
+            for row in rows {
+                let line = row.line.clone().unwrap_or_default();
+                let (insns, at) = (row.instructions.to_string(), address(row.at));
+                t.row([insns, build.to_owned(), cut(&row.function), at, line, row.what.replace('-', " ")]);
+            }
+        }
+        t
     }
 
     fn outliers_table(&self) -> Table {

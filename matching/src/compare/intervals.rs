@@ -1,14 +1,18 @@
 //! What ran between two events that both builds have, by where these are; and how much of the runs such
 //! intervals make up.
 
+mod alike;
+
 use super::code::NONE;
 use super::items::{Item, JOINED, Reading};
 use super::keys::Keys;
 use super::log::{Counted, Gap, GapKey, Kind, Place, Side};
-use super::nests::{self, Nest};
+use super::nests::{self, Nest, Piece};
 use super::pairs::Aligned;
+use alike::{AllAlike, Gaps, Ran, Sum};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 /// An end of an interval: where in which function.
 pub type At = (u32, Place);
@@ -27,7 +31,7 @@ pub struct Key {
 }
 
 /// A gap, or what ran in it in some loops.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct GapPart {
     /// Its number.
     pub gap: u32,
@@ -91,7 +95,13 @@ pub struct Intervals<'a> {
     gaps: [FxHashMap<GapKey, u32>; 2],
     /// By side, gap, and the key of the loop around all of it.
     nests: [FxHashMap<(u32, u32), Nest>; 2],
-    /// All of them.
+    /// By what ran in them: nests, taken apart.
+    apart: FxHashMap<u64, Rc<Apart>>,
+    /// What ran between two events, in the making.
+    parts: [Part; 2],
+    /// Those that are not in `found` yet.
+    alike: AllAlike,
+    /// All of them, once they are [finished](Intervals::finish).
     pub found: FxHashMap<Key, Interval>,
     /// Events that are paired.
     pub paired: [Events; 2],
@@ -113,8 +123,14 @@ struct Part {
 }
 
 impl Part {
+    fn clear(&mut self) {
+        (self.insns, self.rounds, self.light) = (0.0, 0.0, 0.0);
+        self.gaps.clear();
+        self.alone.clear();
+    }
+
     /// What is there several times is there once, that often.
-    fn merge(mut self) -> Part {
+    fn merge(&mut self) {
         if self.gaps.len() > 1 {
             self.gaps.sort_unstable_by_key(|of| of.0);
             self.gaps.dedup_by(|more, one| {
@@ -123,13 +139,38 @@ impl Part {
                 is_one
             });
         }
-        self
     }
+}
+
+fn ran(parts: &[Part; 2]) -> Ran<'_> {
+    let [old, new] = parts;
+    Ran {
+        insns: [old.insns, new.insns],
+        rounds: [old.rounds, new.rounds],
+        gaps: [&old.gaps, &new.gaps],
+        alone: [&old.alone, &new.alone],
+    }
+}
+
+/// A nest of both sides, taken apart.
+struct Apart {
+    /// What ran in it, by which it is known.
+    gaps: Gaps,
+    /// The keys of the loops around all of it.
+    roots: [u32; 2],
+    /// Its pieces, with what of the gaps ran in each.
+    pieces: Vec<(Piece, Gaps)>,
+    /// Instructions in all of them.
+    insns: [f64; 2],
+    /// Rounds in those that are compared one by one.
+    by_themselves: [f64; 2],
 }
 
 /// The most instructions of a short, and of a medium interval.
 const SHORT: f64 = 64.0;
 const MEDIUM: f64 = 1000.0;
+/// So many nests that were taken apart are kept.
+const MOST_APART: usize = 1 << 18;
 
 #[expect(clippy::cast_precision_loss, reason = "counts up to 2⁵³ are exact")]
 fn mean(sum: u64, times: u64) -> f64 {
@@ -149,6 +190,9 @@ impl<'a> Intervals<'a> {
             inclusive: [0, 1].map(|n: usize| inclusive(readings[n].side)),
             gaps,
             nests: Default::default(),
+            apart: FxHashMap::default(),
+            parts: Default::default(),
+            alike: AllAlike::default(),
             found: FxHashMap::default(),
             paired: Default::default(),
             whole: Default::default(),
@@ -171,14 +215,16 @@ impl<'a> Intervals<'a> {
                 break;
             }
             let to = anchor.unwrap_or(ends);
-            let parts = [0, 1].map(|n: usize| self.between(n, &aligned.items[n], at[n], to[n]));
+            let mut parts = std::mem::take(&mut self.parts);
+            (0..2).for_each(|n| self.between(n, &aligned.items[n], at[n], to[n], &mut parts[n]));
             let place = |n: usize| match anchor.and_then(|_| aligned.items[n].get(to[n])) {
                 Some(item) => (self.function(n, item.activity), self.readings[n].place(item)),
                 None => (functions[n], Place::End),
             };
             let places = [place(0), place(1)];
             let key = Key { functions, from, to: places, is_inside: false };
-            self.put(key, parts, 1.0, (aligned.times, share));
+            self.put(key, &ran(&parts), 1.0, (aligned.times, share));
+            self.parts = parts;
             let Some(anchor) = anchor else { break };
             at = anchor.map(|n| n + 1);
             if matches!(places[0].1, Place::Rounds(_)) {
@@ -205,39 +251,24 @@ impl<'a> Intervals<'a> {
             let rest = aligned.items[n].get(anchor[n] + 1..).unwrap_or_default();
             anchor[n] + 1 + rest.iter().take_while(|item| item.key == JOINED).count()
         });
-        let parts = [0, 1]
-            .map(|n: usize| self.rounds(n, aligned.items[n].get(anchor[n]..ends[n]).unwrap_or_default()));
-        let (times, roots) = (aligned.times, [0, 1].map(|n: usize| self.key_at(n, places[n].1)));
-        let nests = [0, 1].map(|n: usize| self.nest(n, &parts[n], roots[n]));
-        let mut pieces = nests::apart(nests.each_ref());
+        let mut parts = std::mem::take(&mut self.parts);
+        for n in [0, 1] {
+            let items = aligned.items[n].get(anchor[n]..ends[n]).unwrap_or_default();
+            self.rounds(n, items, &mut parts[n]);
+        }
+        let times = aligned.times;
+        let apart = self.apart(&parts, [0, 1].map(|n: usize| self.key_at(n, places[n].1)));
+        let rest = [0, 1].map(|n: usize| (parts[n].rounds - apart.by_themselves[n]).max(0.0));
         for n in [0, 1] {
             self.paired[n].heavy += parts[n].rounds * times;
             self.paired[n].light += parts[n].light * times;
-            let by_themselves: f64 = pieces.iter().filter(|of| of.n > 0.0).map(|of| of.rounds[n]).sum();
-            let rest = (parts[n].rounds - by_themselves).max(0.0);
-            self.whole[n] += rest * times;
-            pieces.iter_mut().filter(|of| of.n == 0.0).for_each(|of| of.rounds[n] = rest);
+            self.whole[n] += rest[n] * times;
         }
         // Gaps say what is usual; the activities themselves how much it is.
-        let scale = [0, 1].map(|n: usize| {
-            let all: f64 = pieces.iter().map(|piece| piece.insns[n]).sum();
-            if all > 0.0 { parts[n].insns / all } else { 0.0 }
-        });
-        for piece in pieces {
-            let part = |n: usize| {
-                let keys = piece.keys.iter().copied();
-                // What is in no loop is in the one around all of it.
-                let keys = keys.flat_map(|key| [Some(key), (key == roots[n]).then_some(NONE)]).flatten();
-                let keys: Vec<u32> = keys.collect();
-                let gaps = parts[n].gaps.iter();
-                let of = |(of, n): &(GapPart, f64)| {
-                    let parts = keys.iter().map(|key| (GapPart { inside: Some(*key), ..*of }, *n));
-                    parts.collect::<Vec<_>>()
-                };
-                let gaps = gaps.flat_map(of).collect();
-                let insns = piece.insns[n] * scale[n];
-                Part { insns, rounds: piece.rounds[n], gaps, ..Part::default() }
-            };
+        let scale =
+            [0, 1].map(|n: usize| if apart.insns[n] > 0.0 { parts[n].insns / apart.insns[n] } else { 0.0 });
+        self.parts = parts;
+        for (piece, gaps) in &apart.pieces {
             let at = |n: usize| match piece.loops[n] {
                 NONE => places[n],
                 of => (
@@ -247,10 +278,54 @@ impl<'a> Intervals<'a> {
             };
             let at = [at(0), at(1)];
             let key = Key { functions, from: at, to: at, is_inside: true };
-            let parts = [part(0), part(1)];
-            self.put(key, parts, piece.n, (times, share));
+            let ran = Ran {
+                insns: [0, 1].map(|n: usize| piece.insns[n] * scale[n]),
+                rounds: if piece.n == 0.0 { rest } else { piece.rounds },
+                gaps: [&gaps[0], &gaps[1]],
+                alone: [&[], &[]],
+            };
+            self.put(key, &ran, piece.n, (times, share));
         }
         ends
+    }
+
+    /// What both sides did in rounds of the loops with the keys `roots`, taken apart.
+    fn apart(&mut self, parts: &[Part; 2], roots: [u32; 2]) -> Rc<Apart> {
+        let print = ran(parts).print(&roots);
+        let is_it = |one: &Apart| one.roots == roots && (0..2).all(|n| *one.gaps[n] == *parts[n].gaps);
+        if let Some(known) = self.apart.get(&print).filter(|one| is_it(one)) {
+            return Rc::clone(known);
+        }
+        let nests = [0, 1].map(|n: usize| self.nest(n, &parts[n], roots[n]));
+        let pieces = nests::apart(nests.each_ref());
+        let sum = |of: &dyn Fn(&Piece) -> f64| pieces.iter().map(of).sum::<f64>();
+        let of_itself = |piece: &Piece, n: usize| if piece.n > 0.0 { piece.rounds[n] } else { 0.0 };
+        let (insns, by_themselves) = (
+            [0, 1].map(|n: usize| sum(&|piece| piece.insns[n])),
+            [0, 1].map(|n: usize| sum(&|piece| of_itself(piece, n))),
+        );
+        let gaps = |piece: &Piece, n: usize| {
+            let keys = piece.keys.iter().copied();
+            // What is in no loop is in the one around all of it.
+            let keys = keys.flat_map(|key| [Some(key), (key == roots[n]).then_some(NONE)]).flatten();
+            let keys: Vec<u32> = keys.collect();
+            let of = |(of, n): &(GapPart, f64)| {
+                let parts = keys.iter().map(|key| (GapPart { inside: Some(*key), ..*of }, *n));
+                parts.collect::<Vec<_>>()
+            };
+            parts[n].gaps.iter().flat_map(of).collect::<Box<[_]>>()
+        };
+        let pieces = pieces.into_iter().map(|piece| {
+            let gaps = [gaps(&piece, 0), gaps(&piece, 1)];
+            (piece, gaps)
+        });
+        let pieces = pieces.collect();
+        let gaps = [0, 1].map(|n: usize| parts[n].gaps.as_slice().into());
+        let made = Rc::new(Apart { gaps, roots, pieces, insns, by_themselves });
+        if self.apart.len() < MOST_APART {
+            self.apart.insert(print, Rc::clone(&made));
+        }
+        made
     }
 
     /// The key of a loop.
@@ -276,27 +351,27 @@ impl<'a> Intervals<'a> {
     }
 
     /// What runs from item `from` on, up to item `to`: what is in front of that, too, but not itself.
-    fn between(&self, n: usize, items: &[Item], from: usize, to: usize) -> Part {
-        let mut part = Part::default();
+    fn between(&self, n: usize, items: &[Item], from: usize, to: usize, part: &mut Part) {
+        part.clear();
         for (at, item) in items.iter().enumerate().take(to.saturating_add(1)).skip(from) {
-            self.add_gap(n, item, false, &mut part);
+            self.add_gap(n, item, false, part);
             if at < to {
-                self.add_item(n, item, &mut part);
+                self.add_item(n, item, part);
             }
         }
-        part.merge()
+        part.merge();
     }
 
     /// What runs in rounds, and what belongs to them.
-    fn rounds(&self, n: usize, items: &[Item]) -> Part {
-        let mut part = Part::default();
+    fn rounds(&self, n: usize, items: &[Item], part: &mut Part) {
+        part.clear();
         for (at, item) in items.iter().enumerate() {
             if at > 0 {
-                self.add_gap(n, item, false, &mut part);
+                self.add_gap(n, item, false, part);
             }
-            self.add_item(n, item, &mut part);
+            self.add_item(n, item, part);
         }
-        part.merge()
+        part.merge();
     }
 
     /// Adds what is at an item itself: rounds, or what a call that is none of both builds came to.
@@ -339,25 +414,27 @@ impl<'a> Intervals<'a> {
     }
 
     /// Adds what ran `times` in `n` intervals at a time; in one, if that is 0.
-    fn put(&mut self, key: Key, parts: [Part; 2], n_at_a_time: f64, (times, share): (f64, f64)) {
-        let interval = self.found.entry(key).or_default();
-        interval.times += times * if n_at_a_time > 0.0 { n_at_a_time } else { 1.0 };
-        interval.weight += times;
-        interval.confidence += times * share;
-        for (n, part) in parts.into_iter().enumerate() {
-            interval.insns[n] += part.insns * times;
-            interval.rounds[n] += part.rounds * times;
-            for (gap, n_of) in part.gaps {
-                *interval.gaps[n].entry(gap).or_default() += times * n_of;
-            }
-            part.alone.into_iter().for_each(|of| *interval.alone[n].entry(of).or_default() += times);
-            let length = if n_at_a_time > 0.0 { part.insns / n_at_a_time } else { part.insns };
-            let all = part.insns * times;
-            let lengths = &mut self.lengths[n];
+    fn put(&mut self, key: Key, ran: &Ran<'_>, n_at_a_time: f64, (times, share): (f64, f64)) {
+        let sum = Sum {
+            times: times * if n_at_a_time > 0.0 { n_at_a_time } else { 1.0 },
+            weight: times,
+            confidence: times * share,
+            insns: ran.insns.map(|insns| insns * times),
+            rounds: ran.rounds.map(|rounds| rounds * times),
+        };
+        self.alike.put(key, ran, &sum, times, &mut self.found);
+        for n in [0, 1] {
+            let length = if n_at_a_time > 0.0 { ran.insns[n] / n_at_a_time } else { ran.insns[n] };
+            let (all, lengths) = (sum.insns[n], &mut self.lengths[n]);
             lengths.all += all;
             lengths.short += if length <= SHORT { all } else { 0.0 };
             lengths.medium += if length <= MEDIUM { all } else { 0.0 };
         }
+    }
+
+    /// Has all that was added in `found`.
+    pub fn finish(&mut self) {
+        self.alike.finish(&mut self.found);
     }
 
     /// The gaps of an activity of a side, each as often as it is gone through.
@@ -372,7 +449,8 @@ impl<'a> Intervals<'a> {
                 self.add_gap(n, &item, true, &mut part);
             }
         }
-        part.merge().gaps
+        part.merge();
+        part.gaps
     }
 
     /// What is what.

@@ -140,7 +140,7 @@ pub fn apart(nests: [&Nest; 2]) -> Vec<Piece> {
     keys.sort_unstable();
     keys.dedup();
     // The innermost first: those that are no points belong to what is around them.
-    keys.sort_by_key(|key| std::cmp::Reverse(nests.map(|nest| nest.depth(*key)).into_iter().max()));
+    keys.sort_by_cached_key(|key| std::cmp::Reverse(nests.map(|nest| nest.depth(*key)).into_iter().max()));
     let mut whole = Piece { keys: Vec::new(), loops: [NONE; 2], rounds: [0.0; 2], n: 0.0, insns: [0.0; 2] };
     // By key and side: instructions of what is in it and no piece, and the keys of that.
     let mut inner: BTreeMap<u32, Vec<(usize, u32, f64)>> = BTreeMap::new();

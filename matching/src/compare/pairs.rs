@@ -308,6 +308,7 @@ mod tests {
                 n_pieces += usize::from(!aligned.is_last);
                 intervals.add(&aligned);
             });
+            intervals.finish();
             let share = |n: usize| intervals.paired[n].heavy / events(&sides[n]).heavy;
             let lengths = intervals.lengths.map(|of| of.all);
             let is_same = intervals.found.values().all(|of| (of.insns[0] - of.insns[1]).abs() < 1e-6);

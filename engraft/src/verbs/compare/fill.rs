@@ -3,13 +3,15 @@
 use super::Args;
 use crate::input::names::whole;
 use matching::compare::expression::{Metrics, Of, Which};
-use matching::compare::{At, Comparison, Events, FunctionMix, NONE, Outlier, Place, Side};
-use program::{Metric, Mix, Va};
+use matching::compare::{
+    At, Comparison, Events, FunctionMix, NONE, Outlier, Place, Side, TracedModule, Wasted,
+};
+use program::{Metric, Mix, Va, Waste};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use views::compare::{
     Amount, Both, CompareView, FunctionRow, MISALIGNED, Matched, MatchedEvents, OutlierRow, Reason, RunsView,
-    UnmatchedRow,
+    UnmatchedRow, WastedRow,
 };
 
 /// The comparison, as it is asked for.
@@ -44,6 +46,7 @@ pub fn view(args: &Args, runs: Option<&RunsView>, sides: &[Side<'_>; 2], found: 
         unmatched,
         outliers: found.outliers.iter().map(|of| outlier(sides, of, &told_by)).collect(),
         unsteady: found.n_unsteady as u64,
+        wasted: Both { old: wasted(&sides[0], &found.wasted[0]), new: wasted(&sides[1], &found.wasted[1]) },
         metric: args.metric.clone(),
     };
     sort(&mut view);
@@ -172,6 +175,33 @@ fn outlier(sides: &[Side<'_>; 2], of: &Outlier, by: &str) -> OutlierRow {
     }
 }
 
+fn wasted(side: &Side<'_>, all: &[Wasted]) -> Vec<WastedRow> {
+    let row = |of: &Wasted| {
+        let function = side.code.functions.get(of.function as usize);
+        let module = side.modules.get(function.map_or(NONE, |of| of.module) as usize);
+        WastedRow {
+            function: name(side, of.function),
+            at: of.at.0,
+            line: module.and_then(|module| line(module, of.at)),
+            what: match of.what {
+                Waste::JumpToNext => "jump-to-next",
+                Waste::JumpToReturn => "jump-to-return",
+                Waste::SpilledAndRefilled(_) => "spilled-and-refilled",
+            }
+            .to_owned(),
+            runs: of.runs,
+            instructions: of.insns,
+        }
+    };
+    all.iter().map(row).collect()
+}
+
+/// The file and line that the instruction there was written in, if they are known.
+pub fn line(module: &TracedModule<'_>, at: Va) -> Option<String> {
+    let (file, line) = module.lines.as_ref()?.at(at).filter(|(_, line)| *line > 0)?;
+    Some(format!("{}:{line}", file.rsplit('/').next().unwrap_or(file)))
+}
+
 /// The name of a function, as people say it.
 pub fn name(side: &Side<'_>, function: u32) -> String {
     let of = side.code.functions.get(function as usize);
@@ -181,13 +211,8 @@ pub fn name(side: &Side<'_>, function: u32) -> String {
 /// A place as people say it.
 pub fn place(side: &Side<'_>, (function, place): At) -> String {
     let line = |at: Va| {
-        let module = side.code.functions.get(function as usize).map_or(NONE, |of| of.module);
-        let lines = side.modules.get(module as usize).and_then(|module| module.lines.as_ref());
-        let found = lines.and_then(|lines| lines.at(at)).filter(|(_, line)| *line > 0);
-        found.map_or_else(
-            || at.to_string(),
-            |(file, line)| format!("{}:{line}", file.rsplit('/').next().unwrap_or(file)),
-        )
+        let of = side.code.functions.get(function as usize).map_or(NONE, |of| of.module);
+        side.modules.get(of as usize).and_then(|module| line(module, at)).unwrap_or_else(|| at.to_string())
     };
     match place {
         Place::Start => "entry".to_owned(),

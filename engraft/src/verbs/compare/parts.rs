@@ -1,6 +1,6 @@
 //! Parts of a comparison that are asked for one by one.
 
-use super::fill::{count, name, number, place};
+use super::fill::{count, line, name, number, place};
 use crate::input::names::near;
 use crate::output::Hinted;
 use matching::compare::{
@@ -86,11 +86,10 @@ fn blocks(side: &Side<'_>, of: &Outlier, n: usize) -> Vec<RanBlock> {
 fn block(side: &Side<'_>, function: &Function, at: u32, runs: f64) -> Option<RanBlock> {
     let block = side.code.blocks.get(at as usize)?;
     let module = side.modules.get(block.id.0 as usize)?;
-    let found = module.lines.as_ref().and_then(|lines| lines.at(block.at)).filter(|(_, line)| *line > 0);
     Some(RanBlock {
         function: crate::input::names::whole(&function.bare),
         at: block.at.0,
-        line: found.map(|(file, line)| format!("{}:{line}", file.rsplit('/').next().unwrap_or(file))),
+        line: line(module, block.at),
         runs: Amount(runs.round()),
         instructions: module.program.insns(block.id.1).map(|insn| insn.to_string()).collect(),
     })

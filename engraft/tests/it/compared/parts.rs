@@ -367,3 +367,35 @@ fn a_comparison_in_a_file_that_is_damaged_or_does_not_have_it_is_said_so() {
         }
     }
 }
+
+/// The oracles are the symbols of the file, and how often its loop goes round.
+#[test]
+fn instructions_in_hot_code_that_need_not_be_there_are_told() {
+    needs!("gcc", "nm");
+    let place = folder();
+    let place = place.path();
+    for (name, flags) in [("good", "-O1 -g"), ("bad", "-O1 -g -DWASTED")] {
+        crate::run::compile(&place.join(name), "wasted.c", flags);
+        let ran = engraft(place, &format!("trace -q --no-cache --modules exe -o {name}.trace ./{name}"));
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    }
+    let symbols = must(Command::new("nm").arg(place.join("bad")));
+    let address = |name: &str| {
+        let line = symbols.lines().find(|line| line.ends_with(&format!(" {name}"))).expect("a symbol");
+        u64::from_str_radix(&line[..16], 16).expect("an address")
+    };
+    let said = compared(place, "good", "bad");
+    assert_eq!(list(&said["wasted"], "old").len(), 0, "{said}");
+    let found = list(&said["wasted"], "new").iter().map(|row| {
+        let number = |name: &str| row[name].as_u64().expect("a number");
+        (row["what"].as_str().expect("text").to_owned(), number("at"), number("runs"), number("instructions"))
+    });
+    let want = [
+        ("spilled-and-refilled".to_owned(), address("spilled"), 10_000, 80_000),
+        ("jump-to-next".to_owned(), address("to_next"), 10_000, 10_000),
+        ("jump-to-return".to_owned(), address("to_return"), 5_000, 5_000),
+    ];
+    assert_eq!(found.collect::<Vec<_>>(), want, "{said}");
+    let text = engraft(place, "compare good.trace bad.trace").stdout;
+    assert!(text.contains("need not be there") && text.contains("spilled and refilled"), "{text}");
+}
