@@ -7,7 +7,8 @@
 //! trace ─Builder→ Log ┘
 //! ```
 //! Source: T. Moseley, D. Grunwald, R. Peri, "Chainsaw: using binary matching for relative instruction mix
-//! comparison" (2009). Alignment of call trees instead of signatures of their order is ours.
+//! comparison" (2009). Alignment of call trees instead of signatures of their order is ours; the paper's own
+//! scheme is there to be held against it.
 
 mod anchors;
 mod base;
@@ -23,6 +24,7 @@ mod nests;
 mod outliers;
 mod pairs;
 mod sequence;
+mod signatures;
 mod threads;
 mod unnamed;
 mod wasted;
@@ -35,6 +37,7 @@ pub use intervals::{At, Events, Interval, Key, Lengths};
 pub use keys::How;
 pub use log::{Builder, Counted, Log, Place, Side};
 pub use outliers::{By, Outlier, Weights, weighed};
+pub use signatures::SignaturesError;
 pub use wasted::Wasted;
 
 use crate::relation::Matching;
@@ -164,8 +167,27 @@ impl Comparison {
         align(sides, was, |intervals| Comparison::of(sides, intervals, asked))
     }
 
-    /// The same, by way of a run of another build, `base`: each is aligned with that, which `was` is of.
-    /// `direct` is of both.
+    /// The same, matched by the order of events in all of both logs, whoever has called what: the scheme of
+    /// Chainsaw (2009), to be held against [`Comparison::compute`].
+    ///
+    /// # Errors
+    /// [`SignaturesError::TooLong`], if there are too many events.
+    pub fn by_signatures(
+        sides: &[Side<'_>; 2],
+        was: &Was,
+        asked: &Asked<'_>,
+    ) -> Result<Comparison, SignaturesError> {
+        let keys = Keys::of(sides, was);
+        let none = BTreeSet::new();
+        let readings = [0, 1].map(|n: usize| Reading::new(n, &sides[n], &keys, &none));
+        let mut intervals = Intervals::new(&readings);
+        signatures::align(&readings, &threads::pairs(&readings), |aligned| intervals.add(&aligned))?;
+        intervals.finish();
+        Ok(Comparison::of(sides, &intervals, asked))
+    }
+
+    /// The same as [`Comparison::compute`], by way of a run of another build, `base`: each is aligned with
+    /// that, which `was` is of. `direct` is of both.
     pub fn through(
         base: Side<'_>,
         sides: &[Side<'_>; 2],

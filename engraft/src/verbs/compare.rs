@@ -70,6 +70,10 @@ pub struct Args {
     /// Obey the `pin` and `forbid` lines of a map of both programs that `engraft match -o` wrote
     #[arg(long, value_name = "MAP", hide_short_help = true, conflicts_with_all = ["base", "matrix"])]
     with: Option<PathBuf>,
+    /// How events of both runs are paired
+    #[arg(long, value_name = "SCHEME", default_value = "alignment", hide_short_help = true)]
+    #[arg(conflicts_with_all = ["base", "anchors", "explain"])]
+    scheme: Scheme,
     /// What the compiler said when it made the old build, to be put where the builds differ: what gcc
     /// -fopt-info, or -fsave-optimization-record of gcc and clang, wrote
     #[arg(long, value_name = "FILE", hide_short_help = true)]
@@ -102,6 +106,16 @@ pub struct Args {
     output: Output,
     #[command(flatten)]
     rows: Rows,
+}
+
+/// How events of two runs are paired.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum Scheme {
+    /// Activation by activation, from the threads down, the events of each aligned
+    Alignment,
+    /// By the order in which events come in all of both runs, whoever called what, as Chainsaw has it (2009):
+    /// for short runs
+    Signatures,
 }
 
 /// What is printed, in place of a summary.
@@ -342,7 +356,7 @@ fn compare(args: &Args, traces: &[Vec<PathBuf>], runs: Option<&RunsView>) -> any
         }
         _ => None,
     };
-    let found = info_span!("compare").in_scope(|| {
+    let found = info_span!("compare").in_scope(|| -> anyhow::Result<Comparison> {
         let unsteady = [unsteady(&old), unsteady(&new)];
         let by = match weights.clone().filter(|_| args.metric == MISALIGNED) {
             Some(weights) => By::Weights(weights),
@@ -350,13 +364,13 @@ fn compare(args: &Args, traces: &[Vec<PathBuf>], runs: Option<&RunsView>) -> any
         };
         let asked = Asked { unsteady: &unsteady, by };
         match base.first() {
-            None => Comparison::compute(&sides, &was_direct, &asked),
+            None => by_scheme(args.scheme, &sides, &was_direct, &asked),
             Some(base) => {
                 let by = [was(base, first), was(base, second)];
-                Comparison::through(base.side(), &sides, [&by[0], &by[1], &was_direct], &asked)
+                Ok(Comparison::through(base.side(), &sides, [&by[0], &by[1], &was_direct], &asked))
             }
         }
-    });
+    })?;
     let mut view = fill::view(args, runs, &sides, &found);
     if let Some(weights) = &weights {
         events::add(&mut view, &sides, weights);
@@ -372,6 +386,20 @@ fn compare(args: &Args, traces: &[Vec<PathBuf>], runs: Option<&RunsView>) -> any
         input::write_comparison(to, &parts::kept(&sides, &found, view))?;
     }
     Ok(answer)
+}
+
+/// Two runs compared in the way that is asked for.
+fn by_scheme(
+    scheme: Scheme,
+    sides: &[Side<'_>; 2],
+    was: &Was,
+    asked: &Asked<'_>,
+) -> anyhow::Result<Comparison> {
+    match scheme {
+        Scheme::Alignment => Ok(Comparison::compute(sides, was, asked)),
+        Scheme::Signatures => Comparison::by_signatures(sides, was, asked)
+            .map_err(|err| Hinted::new(err.to_string(), err.hint()).into()),
+    }
 }
 
 /// The metric that outliers are told by: instructions, unless another one of what ran is asked for.

@@ -234,6 +234,44 @@ fn calls_and_rounds_of_other_levels_are_paired() {
     assert!(alone.iter().any(|row| row["name"] == "small"), "{said}");
 }
 
+/// The paper's own scheme pairs less, of the same events, and leaves nothing that ran out.
+#[test]
+fn signatures_pair_events_of_the_same_runs() {
+    needs!("gcc");
+    let place = folder();
+    let place = place.path();
+    recorded(place, "plain", "-O0 -g -fno-inline");
+    recorded(place, "fast", "-O2 -g -fno-inline");
+    let by = |scheme: &str, new: &str| {
+        engraft(place, &format!("compare plain.trace {new}.trace --scheme {scheme} --json")).json()
+    };
+    let itself = by("signatures", "plain");
+    assert_eq!((share(&itself, "light"), share(&itself, "heavy")), (1.0, 1.0), "{}", itself["matched"]);
+    assert_eq!(itself["outliers"].as_array().map(Vec::len), Some(0), "{}", itself["outliers"]);
+    let [signatures, alignment] = ["signatures", "alignment"].map(|scheme| by(scheme, "fast"));
+    for log in ["light", "heavy"] {
+        let (paired, of) = (&signatures["matched"][log]["matched"], &signatures["matched"][log]["smaller"]);
+        assert!(number(paired) > 0.0 && number(paired) <= number(of), "{log}: {paired} of {of}");
+        assert_eq!(of, &alignment["matched"][log]["smaller"], "{log}");
+    }
+    assert_eq!(signatures["matched"]["instructions"], alignment["matched"]["instructions"]);
+    for same in ["totals", "functions", "unmatched"] {
+        assert_eq!(signatures[same], alignment[same], "{same}");
+    }
+    // All that ran is in intervals, which say where they are.
+    let intervals =
+        engraft(place, "compare plain.trace fast.trace --scheme signatures --intervals --json").json();
+    let intervals = intervals["intervals"].as_array().expect("a list");
+    for side in ["old", "new"] {
+        let sum: f64 = intervals.iter().map(|row| number(&row["instructions"][side])).sum();
+        let want = number(&signatures["totals"][side]["dyn.agg.total"]);
+        assert!((sum - want).abs() <= want / 1000.0, "{side}: {sum} of {want}");
+    }
+    assert!(intervals.iter().any(|row| row["function"] == "dispatch"), "{intervals:?}");
+    let ran = engraft(place, "compare plain.trace fast.trace --scheme signatures --explain main");
+    assert!(ran.code == Some(2) && ran.stderr.contains("--scheme"), "{}", ran.stderr);
+}
+
 #[test]
 fn what_was_made_worse_comes_first_and_fails_a_gate() {
     needs!("gcc");

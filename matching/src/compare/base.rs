@@ -46,6 +46,7 @@ pub fn align(by: [&[Reading<'_>; 2]; 2], roots: &[[u32; 3]], mut take: impl FnMu
             pairs,
             is_first: true,
             is_last: true,
+            is_flat: false,
         });
     }
 }

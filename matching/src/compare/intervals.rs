@@ -12,6 +12,7 @@ use super::pairs::Aligned;
 use alike::{AllAlike, Gaps, Ran, Sum};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::rc::Rc;
 
 /// An end of an interval: where in which function.
@@ -202,9 +203,9 @@ impl<'a> Intervals<'a> {
 
     /// Adds what is between the events of two activities.
     pub fn add(&mut self, aligned: &Aligned) {
-        let functions = [0, 1].map(|n: usize| self.function(n, aligned.activities[n]));
+        let of_both = [0, 1].map(|n: usize| self.function(n, aligned.activities[n]));
         let share = paired_share(aligned);
-        let start = functions.map(|function| (function, Place::Start));
+        let start = of_both.map(|function| (function, Place::Start));
         let mut from = if aligned.is_first { start } else { self.from };
         let mut at = [0; 2];
         let ends = aligned.items.each_ref().map(Vec::len);
@@ -216,12 +217,14 @@ impl<'a> Intervals<'a> {
             }
             let to = anchor.unwrap_or(ends);
             let mut parts = std::mem::take(&mut self.parts);
-            (0..2).for_each(|n| self.between(n, &aligned.items[n], at[n], to[n], &mut parts[n]));
+            (0..2).for_each(|n| self.between(n, aligned, at[n], to[n], &mut parts[n]));
             let place = |n: usize| match anchor.and_then(|_| aligned.items[n].get(to[n])) {
                 Some(item) => (self.function(n, item.activity), self.readings[n].place(item)),
-                None => (functions[n], Place::End),
+                None => (of_both[n], Place::End),
             };
             let places = [place(0), place(1)];
+            // A flat log is of all functions: an interval is of the one that it ends in.
+            let functions = if aligned.is_flat { places.map(|at| at.0) } else { of_both };
             let key = Key { functions, from, to: places, is_inside: false };
             self.put(key, &ran(&parts), 1.0, (aligned.times, share));
             self.parts = parts;
@@ -229,14 +232,25 @@ impl<'a> Intervals<'a> {
             at = anchor.map(|n| n + 1);
             if matches!(places[0].1, Place::Rounds(_)) {
                 at = self.add_rounds(aligned, anchor, (functions, places), share);
+                from = places;
             } else {
+                // Whoever is called returns.
+                let n_events = if aligned.is_flat { 1.0 } else { 2.0 };
                 for events in &mut self.paired {
-                    events.light += 2.0 * aligned.times;
-                    events.heavy += 2.0 * aligned.times;
+                    events.light += n_events * aligned.times;
+                    events.heavy += n_events * aligned.times;
                 }
+                from = if aligned.is_flat { self.behind(aligned, at) } else { places };
             }
-            from = places;
         }
+    }
+
+    /// Where a flat log goes on at these items: where what was called is entered, or behind the call.
+    fn behind(&self, aligned: &Aligned, at: [usize; 2]) -> [At; 2] {
+        [0, 1].map(|n: usize| match aligned.items[n].get(at[n]) {
+            Some(item) => (self.function(n, item.activity), self.place_before(n, item)),
+            None => (NONE, Place::End),
+        })
     }
 
     /// Adds what ran in rounds that are paired; where the next interval begins.
@@ -253,8 +267,7 @@ impl<'a> Intervals<'a> {
         });
         let mut parts = std::mem::take(&mut self.parts);
         for n in [0, 1] {
-            let items = aligned.items[n].get(anchor[n]..ends[n]).unwrap_or_default();
-            self.rounds(n, items, &mut parts[n]);
+            self.rounds(n, aligned, anchor[n]..ends[n], &mut parts[n]);
         }
         let times = aligned.times;
         let apart = self.apart(&parts, [0, 1].map(|n: usize| self.key_at(n, places[n].1)));
@@ -351,31 +364,31 @@ impl<'a> Intervals<'a> {
     }
 
     /// What runs from item `from` on, up to item `to`: what is in front of that, too, but not itself.
-    fn between(&self, n: usize, items: &[Item], from: usize, to: usize, part: &mut Part) {
+    fn between(&self, n: usize, aligned: &Aligned, from: usize, to: usize, part: &mut Part) {
         part.clear();
-        for (at, item) in items.iter().enumerate().take(to.saturating_add(1)).skip(from) {
+        for (at, item) in aligned.items[n].iter().enumerate().take(to.saturating_add(1)).skip(from) {
             self.add_gap(n, item, false, part);
             if at < to {
-                self.add_item(n, item, part);
+                self.add_item(n, item, aligned.is_flat, part);
             }
         }
         part.merge();
     }
 
     /// What runs in rounds, and what belongs to them.
-    fn rounds(&self, n: usize, items: &[Item], part: &mut Part) {
+    fn rounds(&self, n: usize, aligned: &Aligned, range: Range<usize>, part: &mut Part) {
         part.clear();
-        for (at, item) in items.iter().enumerate() {
+        for (at, item) in aligned.items[n].get(range).unwrap_or_default().iter().enumerate() {
             if at > 0 {
                 self.add_gap(n, item, false, part);
             }
-            self.add_item(n, item, part);
+            self.add_item(n, item, aligned.is_flat, part);
         }
         part.merge();
     }
 
     /// Adds what is at an item itself: rounds, or what a call that is none of both builds came to.
-    fn add_item(&self, n: usize, item: &Item, part: &mut Part) {
+    fn add_item(&self, n: usize, item: &Item, is_flat: bool, part: &mut Part) {
         let log = self.readings[n].side.log;
         let Some(activity) = log.activities.get(item.activity as usize) else { return };
         match activity.tokens.get(item.token as usize).map(|token| token.kind()) {
@@ -386,12 +399,12 @@ impl<'a> Intervals<'a> {
                     part.light += mean(sums.light, activity.times);
                 }
             }
-            Some(Kind::Call(_)) if item.is_event() => {
+            Some(Kind::Call(_)) if item.is_event() && !is_flat => {
                 let Some(called) = self.readings[n].called(item) else { return };
                 part.insns += self.inclusive[n].get(called as usize).copied().unwrap_or_default();
                 part.alone.push(called);
             }
-            // What a transparent call came to stands behind it.
+            // What a transparent call came to stands behind it; in a flat log, what any did.
             _ => {}
         }
     }
@@ -402,15 +415,18 @@ impl<'a> Intervals<'a> {
         let Some(sums) = reading.side.log.sums(activity, item.token as usize) else { return };
         part.insns += mean(if is_inside { sums.inside } else { sums.gap }, activity.times);
         let to = reading.place(item);
-        let before = item.token.checked_sub(1).and_then(|n| activity.tokens.get(n as usize));
-        let from = match before {
-            _ if is_inside => to,
-            None => Place::Start,
-            Some(token) => reading.place_of(Some(*token)),
-        };
+        let from = if is_inside { to } else { self.place_before(n, item) };
         let key = GapKey { function: activity.function, from, to, is_inside };
         let gap = self.gaps[n].get(&key);
         part.gaps.extend(gap.map(|gap| (GapPart { gap: *gap, inside: None }, 1.0)));
+    }
+
+    /// Where what runs in front of an item begins.
+    fn place_before(&self, n: usize, item: &Item) -> Place {
+        let reading = &self.readings[n];
+        let activity = reading.side.log.activities.get(item.activity as usize);
+        let before = item.token.checked_sub(1).and_then(|n| activity?.tokens.get(n as usize));
+        before.map_or(Place::Start, |token| reading.place_of(Some(*token)))
     }
 
     /// Adds what ran `times` in `n` intervals at a time; in one, if that is 0.

@@ -36,6 +36,8 @@ pub struct Aligned {
     pub is_first: bool,
     /// Whether it is the last piece.
     pub is_last: bool,
+    /// Whether what was called stands behind each call, and its return is an event, too.
+    pub is_flat: bool,
 }
 
 /// Aligns what is reachable from `roots`, pairs of activities, looking at so many events at a time; gives
@@ -56,7 +58,7 @@ pub fn align(sides: &[Reading<'_>; 2], roots: &[[u32; 2]], at_a_time: usize, mut
                     *todo.entry([a, b]).or_default() += times;
                 }
             }
-            take(Aligned { activities, times, items, pairs, is_first, is_last });
+            take(Aligned { activities, times, items, pairs, is_first, is_last, is_flat: false });
             is_first = false;
         });
     }

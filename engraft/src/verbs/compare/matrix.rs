@@ -4,7 +4,7 @@ use super::record::{Alike, Input, Run, differences};
 use super::{Args, fill};
 use crate::output::{Answer, Hinted};
 use anyhow::Context as _;
-use matching::compare::{Asked, By, Comparison};
+use matching::compare::{Asked, By};
 use serde::Deserialize;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -115,7 +115,7 @@ fn compared(args: &Args, matrix: &Matrix, given: &Given, runs: &[Run]) -> anyhow
         let [Some(a), Some(b)] = [read.get(old), read.get(new)] else { anyhow::bail!("a run is missing") };
         let sides = [a.side(), b.side()];
         let asked = Asked { unsteady: &Default::default(), by: By::Metric(super::told_by(args)) };
-        let found = Comparison::compute(&sides, &super::was(a, b), &asked);
+        let found = super::by_scheme(args.scheme, &sides, &super::was(a, b), &asked)?;
         let alike = differences(&[&runs[old], &runs[new]], 1)?;
         Ok((fill::view(args, None, &sides, &found), alike))
     };

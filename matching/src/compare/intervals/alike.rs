@@ -99,15 +99,19 @@ impl AllAlike {
             self.all.push(Together { key, gaps, alone, times, sum: *sum });
             return;
         }
-        add(found.entry(key).or_default(), (ran.gaps, ran.alone), sum, times);
+        add(found.entry(key).or_default(), ran, sum, times);
     }
 
     /// Adds all of them to `found`.
     pub fn finish(&mut self, found: &mut FxHashMap<Key, Interval>) {
         self.known.clear();
         for one in self.all.drain(..) {
-            let parts = ([&*one.gaps[0], &*one.gaps[1]], [&*one.alone[0], &*one.alone[1]]);
-            add(found.entry(one.key).or_default(), parts, &one.sum, one.times);
+            let ran = Ran {
+                gaps: [&one.gaps[0], &one.gaps[1]],
+                alone: [&one.alone[0], &one.alone[1]],
+                ..Ran::default()
+            };
+            add(found.entry(one.key).or_default(), &ran, &one.sum, one.times);
         }
     }
 }
@@ -125,16 +129,16 @@ impl Sum {
 }
 
 /// Adds what ran `times`.
-fn add(interval: &mut Interval, (gaps, alone): ([&[(GapPart, f64)]; 2], [&[u32]; 2]), sum: &Sum, times: f64) {
+fn add(interval: &mut Interval, ran: &Ran<'_>, sum: &Sum, times: f64) {
     interval.times += sum.times;
     interval.weight += sum.weight;
     interval.confidence += sum.confidence;
     for n in [0, 1] {
         interval.insns[n] += sum.insns[n];
         interval.rounds[n] += sum.rounds[n];
-        for (gap, n_of) in gaps[n] {
+        for (gap, n_of) in ran.gaps[n] {
             *interval.gaps[n].entry(*gap).or_default() += times * n_of;
         }
-        alone[n].iter().for_each(|of| *interval.alone[n].entry(*of).or_default() += times);
+        ran.alone[n].iter().for_each(|of| *interval.alone[n].entry(*of).or_default() += times);
     }
 }
