@@ -300,12 +300,11 @@ impl Matcher {
             }
         }
         let is_candidate = |key: &u32| self.counts.get(*key as usize).is_some_and(|of| of[0] == of[1]);
-        let candidates: Vec<u32> = seen.iter().copied().filter(is_candidate).collect();
+        let (candidates, others): (Vec<u32>, Vec<u32>) = seen.into_iter().partition(is_candidate);
         for (number, key) in (0..).zip(&candidates) {
             self.numbers.get_mut(*key as usize).into_iter().for_each(|of| *of = number);
         }
-        seen.retain(|key| !is_numbered(&self.numbers, *key));
-        seen.iter().for_each(|key| self.forget(*key));
+        others.into_iter().for_each(|key| self.forget(key));
         candidates
     }
 
@@ -367,10 +366,6 @@ impl Matcher {
         }
         all
     }
-}
-
-fn is_numbered(numbers: &[u32], key: u32) -> bool {
-    numbers.get(key as usize).is_some_and(|number| *number != NONE)
 }
 
 /// Gives the parts between `pairs` to `take` that both logs have something in.
