@@ -38,6 +38,9 @@ impl Serialize for Amount {
     }
 }
 
+/// What metrics of events begin with that no instruction says of itself.
+pub const EVENTS: &str = "dyn.pmu.";
+
 /// The metric of memory that was touched and not aligned.
 pub const MISALIGNED: &str = "dyn.pmu.MISALIGN_MEM_REF";
 

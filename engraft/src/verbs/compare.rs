@@ -20,7 +20,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use trace::Trace;
 use tracing::info_span;
-use views::compare::{CompareView, FunctionView, FunctionsView, MISALIGNED, RunsView};
+use views::compare::{CompareView, EVENTS, FunctionView, FunctionsView, RunsView};
 
 /// `--matrix` stands for both programs.
 const USAGE: &str = "\
@@ -88,6 +88,13 @@ pub struct Args {
     /// The same of the new build
     #[arg(long, value_name = "REC", hide_short_help = true, requires = "old_values")]
     new_values: Option<PathBuf>,
+    /// What `engraft sample --event` recorded of the old build on the same input: then dyn.pmu. and the name
+    /// of each event is a metric
+    #[arg(long, value_name = "REC", hide_short_help = true, requires = "new_samples")]
+    old_samples: Option<PathBuf>,
+    /// The same of the new build
+    #[arg(long, value_name = "REC", hide_short_help = true, requires = "old_samples")]
+    new_samples: Option<PathBuf>,
     /// What functions are sorted by: `dyn.agg.total` are instructions that ran, `stat.` those of the code
     /// that ran, once; `calls`
     #[arg(long, value_name = "METRIC", default_value = "dyn.agg.total", value_parser = metric)]
@@ -143,7 +150,7 @@ struct Shown {
 }
 
 fn metric(text: &str) -> Result<String, String> {
-    match text == MISALIGNED || matching::compare::expression::is_known(text) {
+    match text.starts_with(EVENTS) || matching::compare::expression::is_known(text) {
         true => Ok(text.to_owned()),
         false => {
             Err("there is no such metric; dyn.agg.total, dyn.agg.mem_reads, dyn.cat.DIV are some".to_owned())
@@ -350,16 +357,11 @@ fn compare(args: &Args, traces: &[Vec<PathBuf>], runs: Option<&RunsView>) -> any
         args.output.print(&parts::explained(&sides, name, &found)?)?;
         return Ok(answer(runs));
     }
-    let weights = match (&args.old_values, &args.new_values) {
-        (Some(old), Some(new)) => {
-            Some([events::misaligned(old, &sides[0])?, events::misaligned(new, &sides[1])?])
-        }
-        _ => None,
-    };
+    let events = events::read(args, &sides)?;
     let found = info_span!("compare").in_scope(|| -> anyhow::Result<Comparison> {
         let unsteady = [unsteady(&old), unsteady(&new)];
-        let by = match weights.clone().filter(|_| args.metric == MISALIGNED) {
-            Some(weights) => By::Weights(weights),
+        let by = match events.get(&args.metric) {
+            Some(weights) => By::Weights(weights.clone()),
             None => By::Metric(told_by(args)),
         };
         let asked = Asked { unsteady: &unsteady, by };
@@ -372,8 +374,10 @@ fn compare(args: &Args, traces: &[Vec<PathBuf>], runs: Option<&RunsView>) -> any
         }
     })?;
     let mut view = fill::view(args, runs, &sides, &found);
-    if let Some(weights) = &weights {
-        events::add(&mut view, &sides, weights);
+    for (metric, weights) in &events {
+        events::add(&mut view, &sides, metric, weights);
+    }
+    if !events.is_empty() {
         fill::sort(&mut view);
     }
     let said = remarks(args)?;

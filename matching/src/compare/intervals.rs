@@ -120,7 +120,8 @@ struct Part {
     light: f64,
     /// Each with how often.
     gaps: Vec<(GapPart, f64)>,
-    alone: Vec<u32>,
+    /// The same.
+    alone: Vec<(u32, f64)>,
 }
 
 impl Part {
@@ -132,14 +133,19 @@ impl Part {
 
     /// What is there several times is there once, that often.
     fn merge(&mut self) {
-        if self.gaps.len() > 1 {
-            self.gaps.sort_unstable_by_key(|of| of.0);
-            self.gaps.dedup_by(|more, one| {
-                let is_one = more.0 == one.0;
-                one.1 += if is_one { more.1 } else { 0.0 };
-                is_one
-            });
-        }
+        merge(&mut self.gaps);
+        merge(&mut self.alone);
+    }
+}
+
+fn merge<K: Copy + Ord>(all: &mut Vec<(K, f64)>) {
+    if all.len() > 1 {
+        all.sort_unstable_by_key(|of| of.0);
+        all.dedup_by(|more, one| {
+            let is_one = more.0 == one.0;
+            one.1 += if is_one { more.1 } else { 0.0 };
+            is_one
+        });
     }
 }
 
@@ -402,7 +408,7 @@ impl<'a> Intervals<'a> {
             Some(Kind::Call(_)) if item.is_event() && !is_flat => {
                 let Some(called) = self.readings[n].called(item) else { return };
                 part.insns += self.inclusive[n].get(called as usize).copied().unwrap_or_default();
-                part.alone.push(called);
+                part.alone.push((called, 1.0));
             }
             // What a transparent call came to stands behind it; in a flat log, what any did.
             _ => {}

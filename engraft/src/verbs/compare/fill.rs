@@ -10,7 +10,7 @@ use program::{Metric, Mix, Va, Waste};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use views::compare::{
-    Amount, Both, CompareView, FunctionRow, MISALIGNED, Matched, MatchedEvents, OutlierRow, Reason, RunsView,
+    Amount, Both, CompareView, EVENTS, FunctionRow, Matched, MatchedEvents, OutlierRow, Reason, RunsView,
     UnmatchedRow, WastedRow,
 };
 
@@ -32,7 +32,7 @@ pub fn view(args: &Args, runs: Option<&RunsView>, sides: &[Side<'_>; 2], found: 
             [None, None] => {}
         }
     }
-    let told_by = match args.metric == MISALIGNED {
+    let told_by = match args.metric.starts_with(EVENTS) {
         true => args.metric.clone(),
         false => format!("dyn.{}", super::told_by(args).name()),
     };
@@ -149,7 +149,7 @@ fn outlier(sides: &[Side<'_>; 2], of: &Outlier, by: &str) -> OutlierRow {
         Reason { metric: format!("dyn.{}", metric.name()), old: of(0), new: of(1) }
     };
     // What no instruction says of itself is no metric of these.
-    let by_event = (by == MISALIGNED).then(|| Reason {
+    let by_event = by.starts_with(EVENTS).then(|| Reason {
         metric: by.to_owned(),
         old: Amount(of.amount[0].round()),
         new: Amount(of.amount[1].round()),

@@ -77,6 +77,11 @@ impl Recorded {
         all
     }
 
+    /// What module `n` is called.
+    pub fn module(&self, n: u32) -> Option<String> {
+        self.recording.modules.get(n as usize).map(|module| input::file_name(&module.profile.image.name))
+    }
+
     /// With the names of its frames.
     pub fn named(&self) -> NamedSamples<'_> {
         let lines: Vec<Option<Lines>> = self

@@ -399,3 +399,34 @@ fn instructions_in_hot_code_that_need_not_be_there_are_told() {
     let text = engraft(place, "compare good.trace bad.trace").stdout;
     assert!(text.contains("need not be there") && text.contains("spilled and refilled"), "{text}");
 }
+
+/// The oracle is the program, which says how many pages it touches.
+#[test]
+fn events_that_were_sampled_of_both_builds_are_metrics() {
+    needs!("gcc");
+    let place = folder();
+    let place = place.path();
+    for (name, pages) in [("good", 200), ("bad", 2000)] {
+        crate::run::compile(&place.join(name), "pages.c", &format!("-O1 -g -DPAGES={pages}"));
+        for words in [
+            format!("trace -q --no-cache --modules exe -o {name}.trace ./{name}"),
+            format!("sample -q --event page-faults --period 1 --no-chains -o {name}.samples -- ./{name}"),
+        ] {
+            let ran = engraft(place, &words);
+            assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        }
+    }
+    let words = "compare -q good.trace bad.trace --old-samples good.samples --new-samples bad.samples";
+    let said = said(place, &format!("{words} --metric dyn.pmu.page-faults --json"));
+    let touch = row(&said, "touch");
+    for (side, pages) in [("old", 200.0), ("new", 2000.0)] {
+        let n = number(&touch[side]["dyn.pmu.page-faults"]);
+        assert!((pages..pages + 8.0).contains(&n), "{side}: {n} of {pages}");
+    }
+    let first = &said["outliers"][0];
+    assert_eq!((&first["function"], &first["metric"]), (&"touch".into(), &"dyn.pmu.page-faults".into()));
+    let none = engraft(place, &format!("{words} --metric dyn.pmu.cache-misses"));
+    assert!(none.code == Some(2) && none.stderr.contains("they have dyn.pmu.page-faults"), "{}", none.stderr);
+    let none = engraft(place, "compare good.trace bad.trace --metric dyn.pmu.page-faults");
+    assert!(none.code == Some(2) && none.stderr.contains("--old-samples"), "{}", none.stderr);
+}

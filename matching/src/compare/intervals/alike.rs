@@ -17,8 +17,8 @@ pub struct Ran<'a> {
     pub rounds: [f64; 2],
     /// Gaps, each with how often.
     pub gaps: [&'a [(GapPart, f64)]; 2],
-    /// Activities that the other build has none for.
-    pub alone: [&'a [u32]; 2],
+    /// Activities that the other build has none for, each with how often.
+    pub alone: [&'a [(u32, f64)]; 2],
 }
 
 impl Ran<'_> {
@@ -27,11 +27,9 @@ impl Ran<'_> {
         let mut hasher = FxHasher::default();
         key.hash(&mut hasher);
         for n in [0, 1] {
-            self.gaps[n].len().hash(&mut hasher);
-            for (gap, times) in self.gaps[n] {
-                (gap, times.to_bits()).hash(&mut hasher);
-            }
-            self.alone[n].hash(&mut hasher);
+            (self.gaps[n].len(), self.alone[n].len()).hash(&mut hasher);
+            self.gaps[n].iter().for_each(|(gap, times)| (gap, times.to_bits()).hash(&mut hasher));
+            self.alone[n].iter().for_each(|(of, times)| (of, times.to_bits()).hash(&mut hasher));
         }
         hasher.finish()
     }
@@ -44,7 +42,7 @@ pub type Gaps = [Box<[(GapPart, f64)]>; 2];
 struct Together {
     key: Key,
     gaps: Gaps,
-    alone: [Box<[u32]>; 2],
+    alone: [Box<[(u32, f64)]>; 2],
     /// How often all of that ran.
     times: f64,
     /// What differs between them, added up.
@@ -139,6 +137,8 @@ fn add(interval: &mut Interval, ran: &Ran<'_>, sum: &Sum, times: f64) {
         for (gap, n_of) in ran.gaps[n] {
             *interval.gaps[n].entry(*gap).or_default() += times * n_of;
         }
-        ran.alone[n].iter().for_each(|of| *interval.alone[n].entry(*of).or_default() += times);
+        for (of, n_of) in ran.alone[n] {
+            *interval.alone[n].entry(*of).or_default() += times * n_of;
+        }
     }
 }
