@@ -4,11 +4,12 @@
 //! once; so are activations of equal stretches and calls. Stretches that are long, or come to be too many,
 //! are looked into as they come.
 
-use super::stretch::{End, Found, Ran, State, TAIL, Walk};
+use super::stretch::{End, Found, Ran, Rounds, State, TAIL, Walk};
 use super::{Activity, AllSums, Called, Gap, GapKey, Log, Sums, Token};
 use crate::compare::code::{Code, NONE, count};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 use std::collections::hash_map::Entry;
+use std::hash::BuildHasher as _;
 use trace::{Cause, Step, Symbol, ThreadId};
 use xxhash_rust::xxh3::{xxh3_128, xxh3_128_with_seed};
 
@@ -21,7 +22,13 @@ const N_HEAD: usize = 2;
 
 /// What is known of a stretch.
 struct Stretch {
-    found: Found,
+    rounds: Box<[Rounds]>,
+    /// Instructions behind these.
+    rest: u64,
+    /// What ran in it, by numbers: most of it ran in other stretches, too.
+    ran: Box<[u32]>,
+    n_unknown: u64,
+    site: u32,
     /// The number of where it goes on.
     behind: u32,
     times: u64,
@@ -78,6 +85,7 @@ pub struct Builder<'a> {
     starts: Vec<u32>,
     stretches: Vec<Stretch>,
     known_stretches: FxHashMap<u128, u32>,
+    rans: Numbered<Ran>,
     singles: Vec<Stretch>,
     variants: Vec<Variant>,
     known_variants: FxHashMap<u128, u32>,
@@ -100,16 +108,28 @@ pub struct Builder<'a> {
 /// Numbers for what is.
 struct Numbered<T> {
     all: Vec<T>,
-    known: FxHashMap<T, u32>,
+    /// By hash: the first one that has it.
+    known: FxHashMap<u64, u32>,
 }
 
-impl<T: Clone + Eq + std::hash::Hash> Numbered<T> {
+impl<T> Default for Numbered<T> {
+    fn default() -> Numbered<T> {
+        Numbered { all: Vec::new(), known: FxHashMap::default() }
+    }
+}
+
+impl<T: Eq + std::hash::Hash> Numbered<T> {
     fn number(&mut self, of: T) -> u32 {
-        match self.known.entry(of) {
-            Entry::Occupied(known) => *known.get(),
-            Entry::Vacant(place) => {
-                self.all.push(place.key().clone());
-                *place.insert(count(self.all.len() - 1))
+        let hash = FxBuildHasher.hash_one(&of);
+        let known = self.known.get(&hash).copied();
+        match known.filter(|known| self.all.get(*known as usize) == Some(&of)) {
+            Some(known) => known,
+            None => {
+                // Of several with one hash, the others are there as often as they come.
+                let next = count(self.all.len());
+                self.known.entry(hash).or_insert(next);
+                self.all.push(of);
+                next
             }
         }
     }
@@ -125,10 +145,11 @@ impl<'a> Builder<'a> {
             walk: Walk::new(code),
             is_long: false,
             symbols: vec![0; N_HEAD],
-            states: Numbered { all: Vec::new(), known: FxHashMap::default() },
+            states: Numbered::default(),
             starts: Vec::new(),
             stretches: Vec::new(),
             known_stretches: FxHashMap::default(),
+            rans: Numbered::default(),
             singles: Vec::new(),
             variants: Vec::new(),
             known_variants: FxHashMap::default(),
@@ -189,9 +210,15 @@ impl<'a> Builder<'a> {
             let more = each(&self.stretches, &[], &ids);
             add_sums(&mut activity.sums, (&mut self.sums, &mut self.log.sums), more, times);
         }
-        for Stretch { found, times, .. } in std::mem::take(&mut self.stretches) {
-            self.log.n_unknown += found.n_unknown * times;
-            found.ran.iter().for_each(|ran| self.add_gap(ran, times));
+        let mut times_of = vec![0; self.rans.all.len()];
+        for Stretch { ran, n_unknown, times, .. } in std::mem::take(&mut self.stretches) {
+            self.log.n_unknown += n_unknown * times;
+            for ran in ran {
+                times_of.get_mut(ran as usize).into_iter().for_each(|of| *of += times);
+            }
+        }
+        for (ran, times) in std::mem::take(&mut self.rans.all).iter().zip(times_of) {
+            self.add_gap(ran, times);
         }
         for (n, counts) in self.counts.into_iter().enumerate() {
             let mut counts: Vec<(u32, u64)> = counts.into_iter().collect();
@@ -270,9 +297,9 @@ impl<'a> Builder<'a> {
             let stretch = self.stretches.get_mut(n as usize)?;
             stretch.times += 1;
             let first = self.n_symbols - n_kept;
-            let at = stretch.found.rounds.iter().map(|rounds| first + rounds.at);
+            let at = stretch.rounds.iter().map(|rounds| first + rounds.at);
             self.positions.as_mut().into_iter().for_each(|all| all.extend(at.clone()));
-            return Some((n, stretch.found.site, stretch.behind));
+            return Some((n, stretch.site, stretch.behind));
         }
         if !self.is_long {
             self.walk_kept();
@@ -286,18 +313,24 @@ impl<'a> Builder<'a> {
         let behind = found.behind.take().map_or(NONE, |state| self.states.number(state));
         // In the order in which they come.
         found.ran.iter().for_each(|ran| _ = self.gap(ran.key));
-        let site = found.site;
-        if let Some(print) = print {
-            let n = count(self.stretches.len());
-            self.known_stretches.insert(print, n);
-            self.stretches.push(Stretch { found, behind, times: 1 });
-            return Some((n, site, behind));
-        }
-        self.log.n_unknown += found.n_unknown;
-        let ran = std::mem::take(&mut found.ran);
-        ran.iter().for_each(|ran| self.add_gap(ran, 1));
-        let n = SINGLE | count(self.singles.len());
-        self.singles.push(Stretch { found, behind, times: 0 });
+        let Found { rounds, rest, ran, site, n_unknown, .. } = found;
+        let mut made = Stretch { rounds, rest, ran: Box::default(), n_unknown, site, behind, times: 0 };
+        let n = match print {
+            Some(print) => {
+                made.times = 1;
+                made.ran = ran.into_iter().map(|ran| self.rans.number(ran)).collect();
+                let n = count(self.stretches.len());
+                self.known_stretches.insert(print, n);
+                self.stretches.push(made);
+                n
+            }
+            None => {
+                self.log.n_unknown += n_unknown;
+                ran.iter().for_each(|ran| self.add_gap(ran, 1));
+                self.singles.push(made);
+                SINGLE | count(self.singles.len() - 1)
+            }
+        };
         Some((n, site, behind))
     }
 
@@ -464,7 +497,6 @@ fn each<'a>(
             0 => stretches.get(of as usize),
             _ => singles.get((of & !SINGLE) as usize),
         };
-        let found = found.map(|of| &of.found);
         let rounds = found.into_iter().flat_map(|found| &found.rounds);
         let rounds = rounds.map(|rounds| (Some(Token(Token::ROUNDS | rounds.of)), rounds.sums));
         let rest = Sums { gap: found.map_or(0, |found| found.rest), ..Sums::default() };

@@ -39,7 +39,7 @@ pub struct Rounds {
 }
 
 /// What ran in a gap of a stretch.
-#[derive(Debug)]
+#[derive(PartialEq, Eq, Hash, Debug)]
 pub struct Ran {
     /// The gap.
     pub key: GapKey,
