@@ -25,7 +25,7 @@ pub use read::{file, text};
 pub use recordings::{Ending, Place, newest, the_newest, the_newest_two};
 pub use source::{Source, is_recording, is_trace, profile};
 pub use sources::Sources;
-pub use traces::{nth, open, unreadable};
+pub use traces::{nth, open, unreadable, warn_of_faults};
 
 use std::num::NonZeroUsize;
 

@@ -321,7 +321,7 @@ pub fn compared(bytes: &[u8]) {
         _ => was.add_itself([0, 0], &PROGRAM),
     }
     let unsteady = [Unsteady::default(), Unsteady::of(&[sides[1], sides[1]], &was)];
-    let asked = Asked { unsteady: &unsteady, by: By::Metric(program::Metric::Total) };
+    let asked = Asked { unsteady: &unsteady, by: By::Metric(program::Metric::Total), wants_mixes: true };
     let found = Comparison::compute(&sides, &was, &asked);
     for n in [0, 1] {
         let (paired, all) = (found.paired[n], found.events[n]);

@@ -47,6 +47,7 @@ use explain::Explaining;
 use intervals::Intervals;
 use items::Reading;
 use keys::{CallKey, Keys};
+use outliers::Differing;
 use pairs::AT_A_TIME;
 use program::{BlockId, FuncId, Mix, Program, Va};
 use std::collections::{BTreeSet, HashMap};
@@ -71,6 +72,8 @@ pub struct Comparison {
     pub outliers: Vec<Outlier>,
     /// How many would be, if they did not differ between runs of one build.
     pub n_unsteady: usize,
+    /// What ran in each interval that does not, metric by metric; nothing, unless it is asked for.
+    pub mixes: Vec<(Key, [Vec<f64>; 2])>,
     /// Instructions in hot code that need not be there.
     pub wasted: [Vec<Wasted>; 2],
 }
@@ -159,6 +162,8 @@ pub struct Asked<'a> {
     pub unsteady: &'a [Unsteady; 2],
     /// What outliers are told by.
     pub by: By,
+    /// Whether what ran is wanted of each interval.
+    pub wants_mixes: bool,
 }
 
 impl Comparison {
@@ -231,7 +236,8 @@ impl Comparison {
 
     fn of(sides: &[Side<'_>; 2], intervals: &Intervals<'_>, asked: &Asked<'_>) -> Comparison {
         let is_unsteady = |key: &Key| (0..2).any(|n| asked.unsteady[n].has(n, key));
-        let (outliers, n_unsteady) = outliers::of(sides, intervals, &asked.by, is_unsteady);
+        let Differing { outliers, n_unsteady, mixes } =
+            outliers::of(sides, intervals, (&asked.by, asked.wants_mixes), is_unsteady);
         Comparison {
             functions: functions::pairs(sides, intervals.keys()),
             totals: [0, 1].map(|n: usize| functions::total(&sides[n])),
@@ -242,6 +248,7 @@ impl Comparison {
             intervals: intervals.by_size(),
             outliers,
             n_unsteady,
+            mixes,
             wasted: [0, 1].map(|n: usize| wasted::wasted(&sides[n])),
         }
     }

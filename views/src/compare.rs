@@ -67,7 +67,11 @@ pub struct CompareView {
     /// How many more would be, but differ between runs of one build, too.
     pub unsteady: u64,
     /// Instructions in hot code that need not be there, those that ran most first.
+    #[serde(default)]
     pub wasted: Both<Vec<WastedRow>>,
+    /// Points that are the same, if they are asked for.
+    #[serde(skip_serializing_if = "Option::is_none", skip_deserializing)]
+    pub anchors: Option<Vec<parts::AnchorRow>>,
     /// The metric that is shown.
     #[serde(skip)]
     pub metric: String,
@@ -118,6 +122,14 @@ pub struct Printed {
     pub differs_at: Option<u64>,
 }
 
+/// What the shell's status says of a signal.
+fn by_signal(status: u8) -> String {
+    match status.checked_sub(128) {
+        Some(n @ 1..=64) => format!(": signal {n}"),
+        _ => String::new(),
+    }
+}
+
 impl RunsView {
     /// Whether both ended alike, and printed the same.
     pub fn are_alike(&self) -> bool {
@@ -129,7 +141,14 @@ impl RunsView {
     fn text(&self, w: &mut dyn Write) -> io::Result<()> {
         let Both { old, new } = &self.status;
         if old != new {
-            writeln!(w, "they ended differently: exit status {old}, then {new}")?;
+            writeln!(
+                w,
+                "they ended differently: exit status {old}{}, then {new}{}",
+                by_signal(*old),
+                by_signal(*new)
+            )?;
+        } else if *old != 0 {
+            writeln!(w, "both ended with exit status {old}{}\n", by_signal(*old))?;
         }
         for (what, printed) in [("output", &self.stdout), ("error", &self.stderr)] {
             if let Some(at) = printed.differs_at {

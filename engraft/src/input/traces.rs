@@ -54,3 +54,21 @@ pub fn nth(path: &Path, trace: &Trace, n: NonZeroUsize) -> anyhow::Result<Thread
         Hinted::new(what, "they are counted from 1 here; `engraft query` numbers them from 0").into()
     })
 }
+
+/// Says so if events of the trace at `path` did not fit what is known of the code, as far as they were read.
+pub fn warn_of_faults(path: &Path, trace: &Trace) {
+    let faults = trace.faults();
+    let times = |n| if n == 1 { "once".to_owned() } else { format!("{n} times") };
+    let path = path.display();
+    if faults.n_astray > 0 {
+        let n = times(faults.n_astray);
+        let what =
+            format!("{path}: {n} control was not where its events led: what is told near there may be wrong");
+        output::warn(&what, Some("record all of the run, if this is a part of it"));
+    }
+    if faults.n_lost > 0 {
+        let n = times(faults.n_lost);
+        let what = format!("{path}: {n} an event had no meaning: what is told near there may be wrong");
+        output::warn(&what, Some("record the run again: what was read may be damaged, or part of a trace"));
+    }
+}

@@ -2,6 +2,7 @@
 
 mod events;
 mod fill;
+mod gate;
 mod matrix;
 pub mod parts;
 mod record;
@@ -20,7 +21,8 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use trace::Trace;
 use tracing::info_span;
-use views::compare::{CompareView, EVENTS, FunctionView, FunctionsView, RunsView};
+use views::compare::parts::AnchorsView;
+use views::compare::{Both, CompareView, EVENTS, FunctionView, FunctionsView, RunsView};
 
 /// `--matrix` stands for both programs.
 const USAGE: &str = "\
@@ -54,6 +56,7 @@ pub struct Args {
     args: Vec<OsString>,
     /// Compare many builds on many inputs, which this file names
     #[arg(long, value_name = "FILE.toml", conflicts_with_all = ["old", "new", "args", "setup", "runs", "base"])]
+    #[arg(conflicts_with_all = ["old_remarks", "new_remarks", "old_values", "old_samples"])]
     #[arg(conflicts_with = "Shown")]
     matrix: Option<PathBuf>,
     /// What the shell runs before each run of a program: makes its files what they were
@@ -104,7 +107,8 @@ pub struct Args {
     /// Answer no (exit code 1) if this holds, or is not known; NAME is the new build's metric over the old
     /// one's, old.NAME and new.NAME are those of one build, any(function, …) and any(interval, …) ask for
     /// one of them
-    #[arg(long, value_name = "EXPR", value_parser = Expression::parse)]
+    #[arg(long, value_name = "EXPR", value_parser = Expression::condition)]
+    #[arg(conflicts_with_all = ["explain", "anchors"])]
     fail_if: Option<Expression>,
     /// Keep the comparison in a file, which `engraft show` and `convert` take
     #[arg(short, value_name = "FILE", conflicts_with_all = ["anchors", "explain", "matrix"])]
@@ -207,6 +211,7 @@ impl Recorded {
             ControlFlow::<()>::Continue(())
         });
         read.map_err(|err| unreadable(path, err))?;
+        input::warn_of_faults(path, &self.trace);
         Ok(builder.finish())
     }
 }
@@ -346,11 +351,6 @@ fn compare(args: &Args, traces: &[Vec<PathBuf>], runs: Option<&RunsView>) -> any
         was_direct.add_map([0, 0], &input::map(path, old, new)?, old, new);
     }
     let sides = [first.side(), second.side()];
-    if args.shown.anchors {
-        let found = info_span!("compare").in_scope(|| matching::compare::anchors(&sides, &was_direct));
-        args.output.print(&parts::anchors(&found))?;
-        return Ok(answer(runs));
-    }
     if let Some(name) = &args.shown.explain {
         let found =
             info_span!("compare").in_scope(|| matching::compare::explained(&sides, &was_direct, name));
@@ -364,7 +364,7 @@ fn compare(args: &Args, traces: &[Vec<PathBuf>], runs: Option<&RunsView>) -> any
             Some(weights) => By::Weights(weights.clone()),
             None => By::Metric(told_by(args)),
         };
-        let asked = Asked { unsteady: &unsteady, by };
+        let asked = Asked { unsteady: &unsteady, by, wants_mixes: args.fail_if.is_some() };
         match base.first() {
             None => by_scheme(args.scheme, &sides, &was_direct, &asked),
             Some(base) => {
@@ -373,19 +373,20 @@ fn compare(args: &Args, traces: &[Vec<PathBuf>], runs: Option<&RunsView>) -> any
             }
         }
     })?;
-    let mut view = fill::view(args, runs, &sides, &found);
-    for (metric, weights) in &events {
-        events::add(&mut view, &sides, metric, weights);
-    }
-    if !events.is_empty() {
-        fill::sort(&mut view);
-    }
+    let events = events::sums(&sides, &events);
+    let mut view = fill::view(args, runs, &sides, &found, &events);
+    warn_of_strangers(&view);
     let said = remarks(args)?;
     for (row, of) in view.outliers.iter_mut().zip(&found.outliers) {
         row.remarks = remarks::of_outlier(&sides, of, &said);
     }
+    if args.shown.anchors {
+        let found = info_span!("anchors").in_scope(|| matching::compare::anchors(&sides, &was_direct));
+        view.anchors = Some(parts::anchors(&found));
+    }
     print(args, &sides, &found, &view)?;
-    let answer = if fails(args, &view) { Answer::No } else { answer(runs) };
+    let fails = fails(args, &gate::Looked::new(&view, &sides, &found, &events));
+    let answer = if fails { Answer::No } else { answer(runs) };
     if let Some(to) = &args.o {
         input::write_comparison(to, &parts::kept(&sides, &found, view))?;
     }
@@ -421,19 +422,33 @@ fn remarks(args: &Args) -> anyhow::Result<[Vec<remarks::Remark>; 2]> {
     Ok([read(&args.old_remarks)?, read(&args.new_remarks)?])
 }
 
-/// Whether `--fail-if` holds, or is not known.
-fn fails(args: &Args, view: &CompareView) -> bool {
+/// Whether `--fail-if` holds, or is not known; it is said why.
+fn fails(args: &Args, metrics: &gate::Looked<'_>) -> bool {
     let Some(expression) = &args.fail_if else { return false };
-    match expression.value(&fill::Looked::new(view)) {
-        Value::Truth(holds) => holds,
-        Value::Number(_) => true,
-        Value::Unknown => {
-            output::warn(
-                "whether --fail-if holds is not known: something was divided by 0, or did not run",
-                None,
-            );
-            true
-        }
+    let (how, hint) = match expression.value(metrics) {
+        Value::Truth(false) => return false,
+        Value::Truth(true) | Value::Number(_) => ("holds", None),
+        Value::Unknown => (
+            "is not known",
+            Some(
+                "something was divided by 0, did not run, or was not recorded: `old.NAME` and `new.NAME` are those of one build",
+            ),
+        ),
+    };
+    let because = expression.because(metrics).join("; ");
+    output::warn(&format!("--fail-if {:?} {how}: {because}", expression.text()), hint);
+    true
+}
+
+/// Says so if next to nothing of two runs is the same.
+fn warn_of_strangers(view: &CompareView) {
+    /// The share of events that any two builds of a program have in common.
+    const FEW: f64 = 0.1;
+    let light = &view.matched.light;
+    if light.smaller > 0 && views::ratio(light.matched, light.smaller) < FEW {
+        let Both { old, new } = &view.traces;
+        let what = format!("hardly anything that {old} and {new} did is the same");
+        output::warn(&what, Some("compare builds of one program, on the same input; symbols or lines help"));
     }
 }
 
@@ -445,6 +460,9 @@ fn answer(runs: Option<&RunsView>) -> Answer {
 /// Prints what is asked for of a comparison.
 fn print(args: &Args, sides: &[Side<'_>; 2], found: &Comparison, view: &CompareView) -> anyhow::Result<()> {
     let shown = &args.shown;
+    if let Some(anchors) = view.anchors.as_ref().filter(|_| args.output.format() != output::Format::Json) {
+        return args.output.print(&AnchorsView { anchors });
+    }
     if shown.intervals {
         return args.output.print(&parts::intervals(sides, found));
     }

@@ -11,7 +11,7 @@ mod stats;
 mod symbols;
 mod within;
 
-use crate::input::{from_one, open, unreadable};
+use crate::input::{from_one, open, unreadable, warn_of_faults};
 use crate::output::{self, Answer, Format, Hinted, Output};
 use answer::{callers_view, query_view, threads_view};
 use functions::Functions;
@@ -164,24 +164,6 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         warn_of_faults(&args.trace, &trace);
     }
     Ok(answer)
-}
-
-/// Says so if events of the trace at `path` did not fit what is known of the code, as far as they were read.
-fn warn_of_faults(path: &Path, trace: &Trace) {
-    let faults = trace.faults();
-    let times = |n| if n == 1 { "once".to_owned() } else { format!("{n} times") };
-    let path = path.display();
-    if faults.n_astray > 0 {
-        let n = times(faults.n_astray);
-        let what =
-            format!("{path}: {n} control was not where its events led: what is told near there may be wrong");
-        output::warn(&what, Some("record all of the run, if this is a part of it"));
-    }
-    if faults.n_lost > 0 {
-        let n = times(faults.n_lost);
-        let what = format!("{path}: {n} an event had no meaning: what is told near there may be wrong");
-        output::warn(&what, Some("record the run again: what was read may be damaged, or part of a trace"));
-    }
 }
 
 fn answered(args: &Args, trace: &Trace) -> anyhow::Result<Answer> {

@@ -273,6 +273,21 @@ fn signatures_pair_events_of_the_same_runs() {
 }
 
 #[test]
+fn lines_that_one_build_alone_has_are_not_asked() {
+    needs!("gcc", "strip");
+    let place = folder();
+    let place = place.path();
+    recorded(place, "fast", "-O2 -g");
+    must(Command::new("strip").args(["-g", "-o"]).arg(place.join("bare")).arg(place.join("fast")));
+    let ran = engraft(place, "trace -q --no-cache --modules exe -o bare.trace ./bare");
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    for (old, new) in [("fast", "bare"), ("bare", "fast")] {
+        let said = compared(place, old, new);
+        assert_eq!((share(&said, "light"), share(&said, "heavy")), (1.0, 1.0), "{}", said["matched"]);
+    }
+}
+
+#[test]
 fn what_was_made_worse_comes_first_and_fails_a_gate() {
     needs!("gcc");
     let place = folder();
@@ -298,6 +313,30 @@ fn what_was_made_worse_comes_first_and_fails_a_gate() {
     assert_eq!(gate("bad", "any(interval, new.dyn.agg.total - old.dyn.agg.total > 10000)"), Some(1));
     assert_eq!(gate("bad", "dyn.cat.X87_ALU > 1"), Some(1), "what is not known does not pass");
     assert_eq!(gate("bad", "dyn.cat.NONE > 1"), Some(2));
+    assert_eq!(
+        gate("bad", "any(interval, new.dyn.agg.mem_writes - old.dyn.agg.mem_writes > 10000)"),
+        Some(1)
+    );
+    assert_eq!(gate("bad", "any(interval, new.dyn.agg.mem_writes < old.dyn.agg.mem_writes)"), Some(0));
+    assert_eq!(gate("bad", "new.stat.agg.total > old.stat.agg.total and old.calls == new.calls"), Some(1));
+    assert_eq!(gate("bad", "any(function, new.share > 0.999)"), Some(0));
+    assert_eq!(gate("bad", "any(interval, new.calls > 1)"), Some(1), "intervals have no calls");
+    assert_eq!(gate("bad", "dyn.agg.total"), Some(2), "a number is no condition");
+    assert_eq!(gate("bad", "dyn.pmu.cache-misses > 1"), Some(1), "what was not recorded is not known");
+    // What fails it is said: the whole, or which part.
+    for (expression, because) in [
+        ("dyn.agg.total > 1.001", "dyn.agg.total of the whole program: "),
+        ("any(function, dyn.agg.total > 2)", "dyn.agg.total of table: "),
+        ("any(interval, new.dyn.agg.total - old.dyn.agg.total > 10000)", "dyn.agg.total of table, from "),
+    ] {
+        let ran = engraft(place, &format!("compare good.trace bad.trace --fail-if '{expression}'"));
+        assert!(ran.stderr.contains(because), "{expression}: {}", ran.stderr);
+    }
+    // What one build alone has is a function, too: the old one has inlined it.
+    recorded(place, "plain", "-O0 -g -DWORSE=40");
+    assert_eq!(gate("plain", "any(function, old.calls == 0 and new.calls > 10)"), Some(1));
+    let ran = engraft(place, "compare good.trace bad.trace --explain main --fail-if 'dyn.agg.total > 1'");
+    assert!(ran.code == Some(2) && ran.stderr.contains("--fail-if"), "{}", ran.stderr);
 }
 
 #[test]
@@ -332,6 +371,12 @@ fn what_is_no_trace_of_a_program_is_refused_by_name() {
     std::fs::write(place.join("cut.trace"), &whole[..whole.len() / 2]).expect("written");
     let ran = engraft(place, "compare cut.trace fast.trace");
     assert!(ran.stderr.contains("cut.trace"), "{} {}", ran.stdout, ran.stderr);
+    // Programs that have nothing to do with each other.
+    compile(&place.join("other"), "wasted.c", "-O1 -g");
+    engraft(place, "trace -q --no-cache --modules exe -o other.trace ./other");
+    let ran = engraft(place, "compare fast.trace other.trace");
+    let warned = "hardly anything that fast.trace and other.trace did is the same";
+    assert!(ran.code == Some(0) && ran.stderr.contains(warned), "{}", ran.stderr);
 }
 
 /// Runs `compare` with `input` on standard input.

@@ -112,6 +112,11 @@ fn every_key_that_is_printed_is_documented() {
         ("trace -q --no-cache --modules exe -o new.trace ./new", true),
         ("compare old.trace new.trace --json", false),
         ("compare old.trace new.trace --function main --json", false),
+        ("compare old.trace new.trace --functions --json", false),
+        ("compare old.trace new.trace --intervals --json", false),
+        ("compare old.trace new.trace --outlier 1 --json", false),
+        ("compare old.trace new.trace --anchors --json", false),
+        ("compare old.trace new.trace --explain main --json", false),
         ("query old.trace 'main: 0' --json", false),
         ("query old.trace 'main: 0' --all --json", false),
         ("query old.trace 'main: 0' --count --json", false),
@@ -130,7 +135,7 @@ fn every_key_that_is_printed_is_documented() {
             continue;
         };
         let mut printed = BTreeSet::new();
-        let maps: &[&str] = match form.starts_with("engraft.compare/") {
+        let maps: &[&str] = match form.starts_with("engraft.compare") {
             true => &["old", "new"],
             false => &["springboards", "functions_by_origin", "functions_by_sure", "environment"],
         };

@@ -127,8 +127,10 @@ impl Code {
     /// Of a trace with these names.
     pub fn of(names: &Names, modules: &[TracedModule<'_>]) -> Code {
         let mut code = Code::default();
+        // Beyond what the programs have, no number is one of theirs.
+        let n_known = modules.iter().map(|of| of.first.index() + of.program.functions.len()).max();
         let n = names.functions.keys().next_back().map_or(0, |func| func.index() + 1);
-        code.functions.resize(n, Function::default());
+        code.functions.resize(n.min(n_known.unwrap_or_default()), Function::default());
         let mut imports = HashMap::new();
         for (n, module) in (0..).zip(modules) {
             code.modules.push(module.name.clone());
@@ -158,7 +160,11 @@ impl Code {
         for (number, function, func) in found {
             let first = count(self.blocks.len());
             let first_loop = count(self.loops.len());
-            let last = function.blocks.keys().next_back().map_or(0, |block| block.0 + 1);
+            // No function has more than its program says; one that this does not know, more than are named.
+            let n_known = func.map_or(0, |func| program.function(func).block_ids().count());
+            let n_most = count(n_known.max(function.blocks.len()));
+            let last = function.blocks.keys().next_back().map_or(0, |block| block.0.saturating_add(1));
+            let last = last.min(n_most);
             let mut made = Function {
                 name: (*function.name).into(),
                 bare: names::bare(&function.name).name.into(),

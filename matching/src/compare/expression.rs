@@ -8,11 +8,15 @@
 //! factor = NUMBER | NAME | "-" factor | "(" or ")" | "any" "(" ("function" | "interval") "," or ")"
 //! ```
 //! A metric's name is what the new build has of it over what the old one has; behind `old.` and `new.` it is
-//! that of one build. What is divided by 0 is not known, nor is what is computed of what is not known; a
+//! that of one build. Parts that have nothing of what is asked for, in either build, are left out of
+//! `any`. What is divided by 0 is not known, nor is what is computed of what is not known; a
 //! condition that decides without it is known.
 
 use program::mix::is_metric;
 use std::fmt;
+
+/// What metrics of events begin with that no instruction says of itself.
+pub const EVENTS: &str = "dyn.pmu.";
 
 /// A value: not known, a number, or whether something holds.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -61,7 +65,10 @@ enum Operator {
 
 /// An expression.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Expression(Node);
+pub struct Expression {
+    node: Node,
+    text: String,
+}
 
 #[derive(Clone, PartialEq, Debug)]
 enum Node {
@@ -83,6 +90,8 @@ pub struct NotAnExpression {
 
 /// Where metrics are looked up.
 pub trait Metrics {
+    /// What it is that has them.
+    fn name(&self) -> String;
     /// How much of the metric `name` one build has; `None` if that is not known.
     fn metric(&self, which: Which, name: &str) -> Option<f64>;
     /// The parts of one kind.
@@ -95,17 +104,85 @@ impl Expression {
     /// # Errors
     /// If it is none: what is wrong, and where.
     pub fn parse(text: &str) -> Result<Expression, NotAnExpression> {
-        let mut parser = Parser { rest: text.trim_start() };
+        let mut parser = Parser { rest: text.trim_start(), depth: 0, is_in_any: false };
         let node = parser.or()?;
         match parser.rest.is_empty() {
-            true => Ok(Expression(node)),
+            true => Ok(Expression { node, text: text.trim().to_owned() }),
             false => Err(parser.wrong("nothing more is expected")),
         }
     }
 
+    /// Reads a text of what holds or does not.
+    ///
+    /// # Errors
+    /// If it is none: what is wrong, and where.
+    pub fn condition(text: &str) -> Result<Expression, NotAnExpression> {
+        let expression = Expression::parse(text)?;
+        match is_condition(&expression.node) {
+            true => Ok(expression),
+            false => {
+                let what = "a condition is expected, as `dyn.agg.total > 1.01`, no number".to_owned();
+                Err(NotAnExpression { what, rest: text.chars().take(40).collect() })
+            }
+        }
+    }
+
+    /// What it was read from.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// What it follows from, where it holds or is not known: its metrics, and the parts that it is so of.
+    pub fn because(&self, metrics: &dyn Metrics) -> Vec<String> {
+        let mut all = Vec::new();
+        because(&self.node, metrics, &mut all);
+        all.dedup();
+        all
+    }
+
     /// What it comes to.
     pub fn value(&self, metrics: &dyn Metrics) -> Value {
-        value(&self.0, metrics)
+        value(&self.node, metrics)
+    }
+}
+
+/// Whether it holds or does not, and is no number.
+fn is_condition(node: &Node) -> bool {
+    use Operator as O;
+    match node {
+        Node::Number(_) | Node::Metric(..) => false,
+        Node::Any(_, node) => is_condition(node),
+        Node::Two(O::Or | O::And, a, b) => is_condition(a) && is_condition(b),
+        Node::Two(operator, a, b) => {
+            let compares = !matches!(operator, O::Plus | O::Minus | O::Times | O::Over);
+            compares && !is_condition(a) && !is_condition(b)
+        }
+    }
+}
+
+fn because(node: &Node, metrics: &dyn Metrics, all: &mut Vec<String>) {
+    match node {
+        Node::Number(_) => {}
+        Node::Metric(_, name) => {
+            let [old, new] = [Which::Old, Which::New].map(|which| match metrics.metric(which, name) {
+                Some(n) => n.to_string(),
+                None => "unknown".to_owned(),
+            });
+            all.push(format!("{name} of {}: {old}, then {new}", metrics.name()));
+        }
+        Node::Any(of, node) => {
+            let parts = metrics.parts(*of);
+            let is = |wanted: Value| {
+                parts.iter().find(|part| has_any(node, **part) && value(node, **part) == wanted)
+            };
+            if let Some(part) = is(Value::Truth(true)).or_else(|| is(Value::Unknown)) {
+                because(node, *part, all);
+            }
+        }
+        Node::Two(_, a, b) => {
+            because(a, metrics, all);
+            because(b, metrics, all);
+        }
     }
 }
 
@@ -114,7 +191,8 @@ fn value(node: &Node, metrics: &dyn Metrics) -> Value {
         Node::Number(n) => Value::Number(*n),
         Node::Metric(which, name) => metrics.metric(*which, name).map_or(Value::Unknown, Value::Number),
         Node::Any(of, node) => {
-            let all = metrics.parts(*of).into_iter().map(|part| value(node, part));
+            let parts = metrics.parts(*of).into_iter().filter(|part| has_any(node, *part));
+            let all = parts.map(|part| value(node, part));
             all.fold(Value::Truth(false), |any, one| logical(Operator::Or, any, one))
         }
         Node::Two(operator @ (Operator::Or | Operator::And), a, b) => {
@@ -125,6 +203,25 @@ fn value(node: &Node, metrics: &dyn Metrics) -> Value {
             _ => Value::Unknown,
         },
     }
+}
+
+/// Whether a part has anything of what is asked for in either build, or something is not known: else there
+/// is nothing to be compared.
+fn has_any(node: &Node, part: &dyn Metrics) -> bool {
+    fn metrics(node: &Node, all: &mut Vec<(Which, String)>) {
+        match node {
+            Node::Number(_) => {}
+            Node::Metric(which, name) => all.push((*which, name.clone())),
+            Node::Any(_, node) => metrics(node, all),
+            Node::Two(_, a, b) => {
+                metrics(a, all);
+                metrics(b, all);
+            }
+        }
+    }
+    let mut all = Vec::new();
+    metrics(node, &mut all);
+    all.is_empty() || all.iter().any(|(which, name)| part.metric(*which, name) != Some(0.0))
 }
 
 fn logical(operator: Operator, a: Value, b: Value) -> Value {
@@ -158,7 +255,14 @@ fn of_numbers(operator: Operator, a: f64, b: f64) -> Value {
 
 struct Parser<'a> {
     rest: &'a str,
+    /// How many expressions this one is in.
+    depth: u32,
+    /// Whether it is of a part.
+    is_in_any: bool,
 }
+
+/// So many expressions are in one another at most.
+const MOST_DEEP: u32 = 64;
 
 type Parsed = Result<Node, NotAnExpression>;
 
@@ -195,7 +299,17 @@ impl<'a> Parser<'a> {
     }
 
     fn or(&mut self) -> Parsed {
-        self.level(&[("or", Operator::Or)], Parser::and)
+        self.deeper(|parser| parser.level(&[("or", Operator::Or)], Parser::and))
+    }
+
+    fn deeper(&mut self, read: impl FnOnce(&mut Self) -> Parsed) -> Parsed {
+        if self.depth == MOST_DEEP {
+            return Err(self.wrong(format_args!("at most {MOST_DEEP} of these are expected in one another")));
+        }
+        self.depth += 1;
+        let node = read(self);
+        self.depth -= 1;
+        node
     }
 
     fn and(&mut self) -> Parsed {
@@ -230,13 +344,16 @@ impl<'a> Parser<'a> {
 
     fn factor(&mut self) -> Parsed {
         if self.takes("-") || self.takes("−") {
-            return Ok(Node::Two(Operator::Minus, Box::new(Node::Number(0.0)), Box::new(self.factor()?)));
+            let node = self.deeper(Parser::factor)?;
+            return Ok(Node::Two(Operator::Minus, Box::new(Node::Number(0.0)), Box::new(node)));
         }
         if self.takes("(") {
             let node = self.or()?;
             return self.expects(")").map(|()| node);
         }
-        let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '.';
+        // Names of events have more in them.
+        let is_event = self.rest.trim_start_matches("old.").trim_start_matches("new.").starts_with(EVENTS);
+        let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '.' || is_event && "-:/".contains(c);
         let end = self.rest.find(|c| !is_part(c)).unwrap_or(self.rest.len());
         let (word, rest) = self.rest.split_at(end);
         if let Ok(n) = word.parse::<f64>()
@@ -256,8 +373,12 @@ impl<'a> Parser<'a> {
                 None => (None, word),
             },
         };
-        if !is_known(name) {
+        let is_event = name.starts_with(EVENTS) && name.len() > EVENTS.len();
+        if !is_known(name) && !is_event {
             return Err(self.wrong("a metric, a number or any(…) is expected"));
+        }
+        if name == "share" && !self.is_in_any {
+            return Err(self.wrong("a share is one of a part: any(function, share > 0.1) is expected"));
         }
         self.rest = rest.trim_start();
         let metric = |which| Node::Metric(which, name.to_owned());
@@ -268,6 +389,9 @@ impl<'a> Parser<'a> {
     }
 
     fn any(&mut self) -> Parsed {
+        if self.is_in_any {
+            return Err(self.wrong("parts have no parts: a metric or a number is expected"));
+        }
         self.expects("(")?;
         let of = match () {
             () if self.takes("function") => Of::Function,
@@ -275,7 +399,10 @@ impl<'a> Parser<'a> {
             () => return Err(self.wrong("`function` or `interval` is expected")),
         };
         self.expects(",")?;
-        let node = self.or()?;
+        self.is_in_any = true;
+        let node = self.or();
+        self.is_in_any = false;
+        let node = node?;
         self.expects(")")?;
         Ok(Node::Any(of, Box::new(node)))
     }
@@ -295,6 +422,9 @@ mod tests {
     struct Numbers(f64, f64, Vec<Numbers>);
 
     impl Metrics for Numbers {
+        fn name(&self) -> String {
+            format!("{}~{}", self.0, self.1)
+        }
         fn metric(&self, which: Which, name: &str) -> Option<f64> {
             let n = if which == Which::Old { self.0 } else { self.1 };
             (name == "dyn.agg.total").then_some(n)
@@ -329,9 +459,42 @@ mod tests {
             ("any(function, new.dyn.agg.total == 5)", Value::Truth(false)),
             ("any(function, dyn.agg.total > 2)", Value::Unknown),
             ("any(interval, 1 == 1)", Value::Truth(false)),
+            ("any(function, dyn.agg.total > 2 or new.dyn.agg.total == 4)", Value::Truth(true)),
         ] {
             let expression = Expression::parse(text).expect(text);
             assert_eq!(expression.value(&metrics), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn parts_that_have_nothing_are_not_asked() {
+        let parts = vec![Numbers(10.0, 10.0, Vec::new()), Numbers(0.0, 0.0, Vec::new())];
+        let metrics = Numbers(100.0, 130.0, parts);
+        let value = |text: &str| Expression::condition(text).expect(text).value(&metrics);
+        assert_eq!(value("any(function, dyn.agg.total > 2)"), Value::Truth(false));
+        assert_eq!(value("any(function, dyn.agg.total < 2)"), Value::Truth(true));
+    }
+
+    #[test]
+    fn conditions_say_what_they_follow_from() {
+        let parts = vec![Numbers(10.0, 10.0, Vec::new()), Numbers(0.0, 4.0, Vec::new())];
+        let metrics = Numbers(100.0, 130.0, parts);
+        let because = |text: &str| Expression::condition(text).expect(text).because(&metrics);
+        assert_eq!(because(" dyn.agg.total > 1.2 "), ["dyn.agg.total of 100~130: 100, then 130"]);
+        let of_part = ["dyn.agg.total of 0~4: 0, then 4"];
+        assert_eq!(because("any(function, new.dyn.agg.total == 4)"), of_part);
+        let event = ["dyn.pmu.page-faults:u of 100~130: unknown, then unknown"];
+        assert_eq!(because("new.dyn.pmu.page-faults:u > 2"), event);
+        for text in ["dyn.agg.total", "1 + 2", "any(function, 1)", "(1 < 2) + 3", "1 < 2 and 3"] {
+            let err = Expression::condition(text).expect_err(text);
+            assert!(err.what.contains("a condition is expected"), "{text}: {err}");
+        }
+    }
+
+    #[test]
+    fn expressions_that_are_too_deep_are_none() {
+        for deep in ["(".repeat(100_000), "-".repeat(100_000), "any(function, ".repeat(100_000)] {
+            Expression::parse(&deep).expect_err("too deep");
         }
     }
 
@@ -346,6 +509,9 @@ mod tests {
             ("any(loop, 1)", "loop, 1)"),
             ("1 2", "2"),
             ("order > 1", "order > 1"),
+            ("share > 1", "share > 1"),
+            ("any(function, any(interval, 1 < 2))", "(interval, 1 < 2))"),
+            ("dyn.pmu. > 1", "dyn.pmu. > 1"),
         ] {
             let err = Expression::parse(text).expect_err(text);
             assert_eq!(err.rest, rest, "{text}: {err}");

@@ -15,8 +15,9 @@ pub struct FunctionMix {
     pub fixed: Mix,
     /// How often it was called.
     pub calls: u64,
-    /// How many functions of the name ran: versions that compilers have made, or others of other files.
-    pub n_functions: usize,
+    /// The functions of the name that ran, by their numbers: versions that compilers have made, or others of
+    /// other files.
+    pub functions: Vec<u32>,
 }
 
 /// A function of both builds, or of one.
@@ -32,7 +33,7 @@ impl FunctionPair {
     /// How sure it is that both sides are the same, from 0 to 1: names alone say so, and are less sure where
     /// not as many functions have the name in both builds.
     pub fn confidence(&self) -> f64 {
-        let [old, new] = self.sides.each_ref().map(|of| of.as_ref().map_or(0, |of| of.n_functions));
+        let [old, new] = self.sides.each_ref().map(|of| of.as_ref().map_or(0, |of| of.functions.len()));
         #[expect(clippy::cast_precision_loss, reason = "few")]
         let share = old.min(new) as f64 / old.max(new).max(1) as f64;
         share
@@ -79,7 +80,7 @@ fn of<'a>(side: &Side<'a>, numbers: &[u32]) -> BTreeMap<u32, (&'a str, FunctionM
     for (key, gap) in &side.log.gaps {
         let Some((number, function)) = at(key.function) else { continue };
         let (_, mix) = found.entry(number).or_insert_with(|| (&*function.bare, FunctionMix::default()));
-        mix.n_functions += usize::from(counted.insert(key.function));
+        mix.functions.extend(counted.insert(key.function).then_some(key.function));
         add_gap(side, gap, &mut mix.dynamic);
         for (block, what, _) in gap.counts() {
             if what == Counted::Run && ran.insert(block) {

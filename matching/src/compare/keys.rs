@@ -73,8 +73,17 @@ impl Keys {
         let mut keys = Keys::default();
         keys.functions = functions(&mut keys.names, sides, was);
         unnamed::pair(sides, &mut keys.functions);
+        // Lines that one build alone has say nothing of the other one.
+        let have_lines = [0, 1].map(|n: usize| have_lines(sides, n));
+        let is_told = |n: usize, function: u32| {
+            let module = sides[n].code.functions.get(function as usize).map_or(NONE, |of| of.module);
+            have_lines[n].get(module as usize).copied().unwrap_or(false)
+        };
         for (n, side) in sides.iter().enumerate() {
             keys.sites[n] = sites(side, &mut keys.names);
+            for (site, origin) in side.code.sites.iter().zip(&mut keys.sites[n]) {
+                *origin = origin.filter(|_| is_told(n, site.function));
+            }
         }
         // What has another name is written in that, too.
         let renamed = renamed(&mut keys.names, &sides[1], &keys.functions[1]);
@@ -87,6 +96,11 @@ impl Keys {
             let all = 0..side.code.loops.len();
             all.map(|n| loop_lines(side, n, &mut keys.names)).collect::<Vec<_>>()
         });
+        for (n, side) in sides.iter().enumerate() {
+            for (of, lines) in side.code.loops.iter().zip(&mut lines[n]) {
+                lines.take_if(|_| !is_told(n, of.function));
+            }
+        }
         lines[1].iter_mut().flatten().for_each(|lines| lines.function = of(lines.function));
         keys.has_lines = lines.each_ref().map(|of| of.iter().map(Option::is_some).collect());
         (keys.loops, keys.how_loops) = loops(lines, sides, was);
@@ -204,6 +218,19 @@ fn renamed(names: &mut HashMap<Box<str>, u32>, new: &Side<'_>, numbers: &[u32]) 
         _ => None,
     };
     all.into_iter().filter_map(one).collect()
+}
+
+/// By module of side `n`: whether it has lines, and the other build's has, if there is one.
+fn have_lines(sides: &[Side<'_>; 2], n: usize) -> Vec<bool> {
+    let other = |at: usize, name: &str| match at {
+        0 => sides[1 - n].modules.first(),
+        _ => sides[1 - n].modules.iter().skip(1).find(|module| module.name == name),
+    };
+    let all = sides[n].modules.iter().enumerate();
+    all.map(|(at, module)| {
+        module.lines.is_some() && other(at, &module.name).is_none_or(|other| other.lines.is_some())
+    })
+    .collect()
 }
 
 /// Where each call was written that is in a file with lines.

@@ -42,14 +42,24 @@ pub fn differs(of: &Interval) -> bool {
     (of.insns[1] - of.insns[0]).abs() >= DIFFERS
 }
 
+/// What was found of intervals.
+pub struct Differing {
+    /// Those that differ, the largest difference first.
+    pub outliers: Vec<Outlier>,
+    /// How many more would be, but are unsteady.
+    pub n_unsteady: usize,
+    /// What ran in each that is not unsteady, metric by metric; nothing, unless it is asked for.
+    pub mixes: Vec<(Key, [Vec<f64>; 2])>,
+}
+
 /// Those of all `intervals` that differ, the largest difference of the metric `by` first, but for those that
-/// are unsteady; how many these are.
+/// are unsteady.
 pub fn of(
     sides: &[Side<'_>; 2],
     intervals: &Intervals<'_>,
-    by: &By,
+    (by, wants_mixes): (&By, bool),
     is_unsteady: impl Fn(&Key) -> bool,
-) -> (Vec<Outlier>, usize) {
+) -> Differing {
     let mut known = [HashMap::new(), HashMap::new()];
     let mut amount = |of: &Interval| match by {
         By::Metric(Metric::Total) => of.insns,
@@ -69,6 +79,12 @@ pub fn of(
         .collect();
     all.sort_by_key(|found| found.key);
     let mut all = joined(all);
+    let mut mixes = Vec::new();
+    if wants_mixes {
+        for Found { key, of, .. } in all.iter().filter(|found| !is_unsteady(&found.key)) {
+            mixes.push((*key, [0, 1].map(|n: usize| mix(&sides[n], n, intervals, of, &mut known[n]))));
+        }
+    }
     all.retain(|found| difference(found).abs() >= DIFFERS);
     let before = all.len();
     all.retain(|found| !is_unsteady(&found.key));
@@ -89,7 +105,7 @@ pub fn of(
             because,
         }
     };
-    (all.into_iter().map(outlier).collect(), n_unsteady)
+    Differing { outliers: all.into_iter().map(outlier).collect(), n_unsteady, mixes }
 }
 
 /// By block: how much of something an execution of it is.

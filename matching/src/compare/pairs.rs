@@ -11,6 +11,7 @@ use super::code::NONE;
 use super::items::{Events, Item, JOINED, MOST_ITEMS, Numbers, Reading};
 use super::log::Place;
 use super::sequence::{self, Keyed};
+use rustc_hash::FxHashSet;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -207,8 +208,8 @@ impl Making<'_, '_> {
         }
         let names =
             |items: &[Item]| items.iter().filter(|item| item.is_event()).map(|item| item.name).collect();
-        let (of_old, of_new): (Vec<u32>, Vec<u32>) = (names(old), names(new));
-        if !by_name && of_old.iter().any(|name| of_new.contains(name)) {
+        let (of_old, of_new): (FxHashSet<u32>, FxHashSet<u32>) = (names(old), names(new));
+        if !by_name && !of_old.is_disjoint(&of_new) {
             self.align(old, new, depth + 1, true);
             return;
         }
@@ -265,7 +266,7 @@ impl Making<'_, '_> {
     }
 
     /// `items` with what the calls did that are none of `others`; and whether there is any.
-    fn opened(&mut self, n: usize, items: &[Item], others: &[u32]) -> (Vec<Item>, bool) {
+    fn opened(&mut self, n: usize, items: &[Item], others: &FxHashSet<u32>) -> (Vec<Item>, bool) {
         let mut opened = Vec::new();
         let mut is_any = false;
         for item in items {

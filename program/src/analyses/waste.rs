@@ -4,7 +4,7 @@
 //! comparison" (2009), "Conclusions".
 
 use crate::addr::Va;
-use crate::arch::{ControlFlow, EffectsOf, Insn, Operand, Reg, Step};
+use crate::arch::{ControlFlow, EffectsOf, Insn, Operand, Reg, RegSet, Step};
 use crate::ids::BlockId;
 use crate::model::Program;
 
@@ -25,11 +25,11 @@ pub enum Waste {
 }
 
 impl Waste {
-    /// How many instructions need not be there.
+    /// How many instructions need not be there: of registers that are refilled, those that fetch them.
     pub fn n_insns(self) -> usize {
         match self {
             Waste::JumpToNext | Waste::JumpToReturn => 1,
-            Waste::SpilledAndRefilled(n) => 2 * n,
+            Waste::SpilledAndRefilled(n) => n,
         }
     }
 }
@@ -71,7 +71,12 @@ fn refilled(insns: &[Insn]) -> Vec<(Va, Waste)> {
         if stored.len() < FEW {
             continue;
         }
-        let mut kept = stored;
+        // Of several that are put at one place, the last one is there.
+        let mut kept: Vec<Moved> = Vec::new();
+        for moved in stored {
+            kept.retain(|(_, place)| *place != moved.1);
+            kept.push(moved);
+        }
         let (mut n, mut n_others) = (0, 0);
         for insn in insns.get(behind..).unwrap_or_default() {
             let is_refill = fetched(insn).is_some_and(|moved| kept.contains(&moved));
@@ -81,13 +86,13 @@ fn refilled(insns: &[Insn]) -> Vec<(Va, Waste)> {
             }
             n_others += 1;
             let (writes, flow) = (effects.effects(insn), insn.flow());
-            if n_others > NEAR
-                || flow != ControlFlow::Next
-                || insn.memory_uses().iter().any(|of| of.is_written)
-            {
+            let is_stored = insn.memory_uses().iter().any(|of| of.is_written);
+            // Then places are others.
+            let moves_stack = insn.stack_move().is_some();
+            if n_others > NEAR || flow != ControlFlow::Next || is_stored || moves_stack {
                 break;
             }
-            kept.retain(|(reg, _)| !writes.writes.contains(*reg));
+            kept.retain(|(reg, place)| !writes.writes.contains(*reg) && !is_relative(place, &writes.writes));
         }
         if n >= FEW {
             found.extend(first.map(|first| (first.at(), Waste::SpilledAndRefilled(n))));
@@ -110,6 +115,11 @@ fn fetched(insn: &Insn) -> Option<Moved> {
         Step::Copy { to, from, .. } if is_on_stack(&from) => Some((to, from)),
         _ => None,
     }
+}
+
+/// Whether a place is relative to one of `regs`.
+fn is_relative(place: &Operand, regs: &RegSet) -> bool {
+    matches!(place, Operand::Mem { base: Some(base), .. } if regs.contains(*base))
 }
 
 fn is_on_stack(operand: &Operand) -> bool {
@@ -143,7 +153,12 @@ mod tests {
             mov (%rsp), %rax; mov 8(%rsp), %rcx; mov 16(%rsp), %rdx; mov 24(%rsp), %rsi
             mov %rax, (%rsp); mov %rcx, 8(%rsp); mov %rdx, 16(%rsp)
             mov (%rsp), %rax; mov 8(%rsp), %rcx; mov 16(%rsp), %rdx
-            add $64, %rsp
+            mov %rax, (%rsp); mov %rcx, 8(%rsp); mov %rdx, 16(%rsp); mov %rsi, 24(%rsp)
+            add $8, %rsp
+            mov (%rsp), %rax; mov 8(%rsp), %rcx; mov 16(%rsp), %rdx; mov 24(%rsp), %rsi
+            mov %rax, (%rsp); mov %rcx, 8(%rsp); mov %rdx, 16(%rsp); mov %rsi, (%rsp)
+            mov (%rsp), %rax; mov 8(%rsp), %rcx; mov 16(%rsp), %rdx
+            add $56, %rsp
             ret
         jumps: test %edi, %edi
             je other

@@ -159,18 +159,11 @@ impl View for OutlierView {
     }
 }
 
-/// Points of both runs that are the same.
+/// Points of both runs that are the same, as a table: as JSON, they are in the comparison.
 #[derive(Debug, Serialize)]
-pub struct AnchorsView {
-    /// What this object is, and which version of it.
-    pub schema: &'static str,
+pub struct AnchorsView<'a> {
     /// Thread by thread, in the order in which they came.
-    pub anchors: Vec<AnchorRow>,
-}
-
-impl AnchorsView {
-    /// The schema that its JSON names.
-    pub const SCHEMA: &str = "engraft.compare-anchors/1";
+    pub anchors: &'a [AnchorRow],
 }
 
 /// A point of a run.
@@ -196,10 +189,10 @@ pub struct AnchorRow {
     pub confidence: f64,
 }
 
-impl View for AnchorsView {
+impl View for AnchorsView<'_> {
     fn table(&self) -> Table {
         let mut t = Table::new(&["thread>", "index>", "at>", "thread>", "index>", "at>", "sure>"]);
-        for AnchorRow { old, new, confidence } in &self.anchors {
+        for AnchorRow { old, new, confidence } in self.anchors {
             t.row([
                 old.thread.to_string(),
                 old.index.to_string(),

@@ -2,7 +2,7 @@
 //! by `engraft values --auto`; those of the processor and the kernel, by `engraft sample --event`.
 
 use super::Args;
-use super::fill::number;
+use super::fill::{Sums, number};
 use crate::input::Source;
 use crate::output::{self, Hinted};
 use crate::verbs::sample::recorded::Recorded;
@@ -12,7 +12,7 @@ use profile::values::{Place, Watched};
 use program::Va;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
-use views::compare::{Amount, CompareView, EVENTS, MISALIGNED};
+use views::compare::{EVENTS, MISALIGNED};
 
 /// By metric: how often an execution of each block of both builds was one.
 pub type Events = BTreeMap<String, [Weights; 2]>;
@@ -29,9 +29,13 @@ pub fn read(args: &Args, sides: &[Side<'_>; 2]) -> anyhow::Result<Events> {
     if let (Some(old), Some(new)) = (&args.old_samples, &args.new_samples) {
         let [of_old, mut of_new] = [sampled(old, &sides[0])?, sampled(new, &sides[1])?];
         for (name, weights) in of_old {
-            if let Some(other) = of_new.remove(&name) {
-                events.insert(name, [weights, other]);
+            match of_new.remove(&name) {
+                Some(other) => _ = events.insert(name, [weights, other]),
+                None => output::warn(&format!("{name} is in {} alone, and left out", old.display()), None),
             }
+        }
+        for name in of_new.keys() {
+            output::warn(&format!("{name} is in {} alone, and left out", new.display()), None);
         }
     }
     if args.metric.starts_with(EVENTS) && !events.contains_key(&args.metric) {
@@ -68,7 +72,7 @@ fn block_at(
 /// If the recording cannot be read, or has no samples.
 fn sampled(path: &Path, side: &Side<'_>) -> anyhow::Result<BTreeMap<String, Weights>> {
     let Some(recorded) = Recorded::open(path)? else {
-        let hint = "record each build by `engraft sample --event NAME`, on the same input";
+        let hint = "record each build by `engraft sample --event NAME --period 1`, on the same input";
         return Err(Hinted::new(format!("{}: there are no samples in it", path.display()), hint).into());
     };
     let blocks = blocks(side);
@@ -85,8 +89,8 @@ fn sampled(path: &Path, side: &Side<'_>) -> anyhow::Result<BTreeMap<String, Weig
     }
     let mut found = BTreeMap::new();
     for (number, event) in (0..).zip(&samples.events) {
-        let (mut weights, mut all, mut elsewhere) = (Weights::new(), 0, 0);
-        for (stack, (_, n)) in (0..).zip(samples.by_stack(number)) {
+        let (mut weights, mut all, mut elsewhere, mut n_samples) = (Weights::new(), 0, 0, 0);
+        for (stack, (n_here, n)) in (0..).zip(samples.by_stack(number)) {
             let block = match samples.frames_of(stack).next() {
                 Some(Frame::Code { module, at }) => {
                     recorded.module(*module).and_then(|name| block_at(side, &blocks, &name, *at))
@@ -94,10 +98,16 @@ fn sampled(path: &Path, side: &Side<'_>) -> anyhow::Result<BTreeMap<String, Weig
                 _ => None,
             };
             all += n;
+            n_samples += n_here;
             match block.and_then(|block| Some((block, *runs.get(&block)?))) {
                 Some((block, times)) => *weights.entry(block).or_default() += number_of(n, times),
                 None => elsewhere += n,
             }
+        }
+        if n_samples < FEW {
+            let what =
+                format!("{}: {n_samples} samples of {} say next to nothing", path.display(), event.name);
+            output::warn(&what, Some("`engraft sample --event NAME --period 1` samples each"));
         }
         if elsewhere > 0 {
             let share = 100.0 * number_of(elsewhere, all);
@@ -112,6 +122,9 @@ fn sampled(path: &Path, side: &Side<'_>) -> anyhow::Result<BTreeMap<String, Weig
     }
     Ok(found)
 }
+
+/// Fewer samples than that say next to nothing.
+const FEW: u64 = 30;
 
 /// So many in so many times.
 fn number_of(n: u64, times: u64) -> f64 {
@@ -153,20 +166,9 @@ fn misaligned(path: &Path, side: &Side<'_>) -> anyhow::Result<Weights> {
     Ok(weights)
 }
 
-/// Adds what they come to, of functions and of all, to a view.
-pub fn add(view: &mut CompareView, sides: &[Side<'_>; 2], metric: &str, weights: &[Weights; 2]) {
-    for n in [0, 1] {
-        let mut by_function: BTreeMap<String, f64> = BTreeMap::new();
-        for (function, sum) in matching::compare::weighed(&sides[n], &weights[n]) {
-            *by_function.entry(super::fill::name(&sides[n], function)).or_default() += sum;
-        }
-        let amount = |sum: f64| Amount(sum.round());
-        let all = by_function.values().fold(0.0, |all, n| all + n);
-        let totals = if n == 0 { &mut view.totals.old } else { &mut view.totals.new };
-        totals.insert(metric.to_owned(), amount(all));
-        for row in &mut view.functions {
-            let of = if n == 0 { &mut row.old } else { &mut row.new };
-            of.insert(metric.to_owned(), amount(by_function.get(&row.name).copied().unwrap_or_default()));
-        }
-    }
+/// How many of each event the functions of both builds have.
+pub fn sums(sides: &[Side<'_>; 2], events: &Events) -> Sums {
+    let of =
+        |weights: &[Weights; 2]| [0, 1].map(|n: usize| matching::compare::weighed(&sides[n], &weights[n]));
+    events.iter().map(|(metric, weights)| (metric.clone(), of(weights))).collect()
 }

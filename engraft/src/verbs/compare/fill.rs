@@ -2,7 +2,6 @@
 
 use super::Args;
 use crate::input::names::whole;
-use matching::compare::expression::{Metrics, Of, Which};
 use matching::compare::{
     At, Comparison, Events, FunctionMix, NONE, Outlier, Place, Side, TracedModule, Wasted,
 };
@@ -14,17 +13,25 @@ use views::compare::{
     UnmatchedRow, WastedRow,
 };
 
+/// Of events, by metric and build: how many each function has.
+pub type Sums = BTreeMap<String, [BTreeMap<u32, f64>; 2]>;
+
 /// The comparison, as it is asked for.
-pub fn view(args: &Args, runs: Option<&RunsView>, sides: &[Side<'_>; 2], found: &Comparison) -> CompareView {
-    let both = |n: usize| totals(&found.totals[n]);
+pub fn view(
+    args: &Args,
+    runs: Option<&RunsView>,
+    sides: &[Side<'_>; 2],
+    found: &Comparison,
+    events: &Sums,
+) -> CompareView {
     let mut functions = Vec::new();
     let mut unmatched: Both<Vec<UnmatchedRow>> = Both::default();
     for pair in &found.functions {
         match &pair.sides {
             [Some(old), Some(new)] => functions.push(FunctionRow {
                 name: whole(&pair.name),
-                old: metrics(old),
-                new: metrics(new),
+                old: metrics(old, 0, events),
+                new: metrics(new, 1, events),
                 confidence: pair.confidence(),
             }),
             [Some(old), None] => unmatched.old.push(alone(&pair.name, old, &found.totals[0])),
@@ -40,13 +47,14 @@ pub fn view(args: &Args, runs: Option<&RunsView>, sides: &[Side<'_>; 2], found: 
         schema: CompareView::SCHEMA,
         traces: Both { old: shown(&args.old), new: shown(&args.new) },
         runs: runs.cloned(),
-        totals: Both { old: both(0), new: both(1) },
+        totals: Both { old: totals(found, 0, events), new: totals(found, 1, events) },
         matched: matched(found),
         functions,
         unmatched,
         outliers: found.outliers.iter().map(|of| outlier(sides, of, &told_by)).collect(),
         unsteady: found.n_unsteady as u64,
         wasted: Both { old: wasted(&sides[0], &found.wasted[0]), new: wasted(&sides[1], &found.wasted[1]) },
+        anchors: None,
         metric: args.metric.clone(),
     };
     sort(&mut view);
@@ -54,7 +62,7 @@ pub fn view(args: &Args, runs: Option<&RunsView>, sides: &[Side<'_>; 2], found: 
 }
 
 /// Sorts functions by the difference of the metric that is shown.
-pub fn sort(view: &mut CompareView) {
+fn sort(view: &mut CompareView) {
     let metric = view.metric.clone();
     let difference = |row: &FunctionRow| (amount(&row.new, &metric) - amount(&row.old, &metric)).abs();
     let by = |a: &FunctionRow, b: &FunctionRow| {
@@ -90,16 +98,34 @@ fn of_mix(prefix: &str, mix: &Mix, into: &mut BTreeMap<String, Amount>) {
     }
 }
 
-fn totals(mix: &Mix) -> BTreeMap<String, Amount> {
+/// All that is known of a run.
+fn totals(found: &Comparison, n: usize, events: &Sums) -> BTreeMap<String, Amount> {
     let mut all = BTreeMap::new();
-    of_mix("dyn", mix, &mut all);
+    of_mix("dyn", &found.totals[n], &mut all);
+    let (mut fixed, mut calls) = (Mix::default(), 0);
+    for of in found.functions.iter().filter_map(|pair| pair.sides[n].as_ref()) {
+        fixed.add_times(&of.fixed, 1);
+        calls += of.calls;
+    }
+    of_mix("stat", &fixed, &mut all);
+    all.insert("calls".to_owned(), Amount(number(calls)));
+    for (metric, by_function) in events {
+        let sum: f64 = by_function[n].values().sum();
+        all.insert(metric.clone(), Amount(sum.round()));
+    }
     all
 }
 
-fn metrics(of: &FunctionMix) -> BTreeMap<String, Amount> {
-    let mut all = totals(&of.dynamic);
+/// All that is known of a function of side `n`.
+pub fn metrics(of: &FunctionMix, n: usize, events: &Sums) -> BTreeMap<String, Amount> {
+    let mut all = BTreeMap::new();
+    of_mix("dyn", &of.dynamic, &mut all);
     of_mix("stat", &of.fixed, &mut all);
     all.insert("calls".to_owned(), Amount(number(of.calls)));
+    for (metric, by_function) in events {
+        let sum: f64 = of.functions.iter().filter_map(|function| by_function[n].get(function)).sum();
+        all.insert(metric.clone(), Amount(sum.round()));
+    }
     all
 }
 
@@ -226,76 +252,5 @@ pub fn place(side: &Side<'_>, (function, place): At) -> String {
             Some(of) => format!("the loop at {}", line(of.header)),
             None => "a loop".to_owned(),
         },
-    }
-}
-
-/// The metrics of a view, for expressions.
-pub struct Looked<'a> {
-    view: &'a CompareView,
-    functions: Vec<Part>,
-    intervals: Vec<Part>,
-}
-
-/// Metrics of a part.
-struct Part([BTreeMap<String, Amount>; 2]);
-
-impl Part {
-    /// With the share of all instructions of the run.
-    fn new(mut metrics: [BTreeMap<String, Amount>; 2], totals: [f64; 2]) -> Part {
-        for (of, total) in metrics.iter_mut().zip(totals) {
-            let instructions = of.get(TOTAL).map(|n| n.0);
-            let share = instructions.filter(|_| total > 0.0).map(|n| ("share".to_owned(), Amount(n / total)));
-            of.extend(share);
-        }
-        Part(metrics)
-    }
-}
-
-/// Instructions that ran.
-const TOTAL: &str = "dyn.agg.total";
-
-impl<'a> Looked<'a> {
-    /// Those of `view`.
-    pub fn new(view: &'a CompareView) -> Looked<'a> {
-        let totals = [amount(&view.totals.old, TOTAL), amount(&view.totals.new, TOTAL)];
-        let function = |row: &FunctionRow| Part::new([row.old.clone(), row.new.clone()], totals);
-        let functions = view.functions.iter().map(function).collect();
-        let interval = |row: &OutlierRow| {
-            let metrics = |of: fn(&Reason) -> Amount, total: Amount| {
-                let all = row.because.iter().map(|reason| (reason.metric.clone(), of(reason)));
-                all.chain([(row.metric.clone(), total)]).collect::<BTreeMap<String, Amount>>()
-            };
-            let both = [metrics(|reason| reason.old, row.old), metrics(|reason| reason.new, row.new)];
-            Part::new(both, totals)
-        };
-        Looked { view, functions, intervals: view.outliers.iter().map(interval).collect() }
-    }
-}
-
-/// A metric of which there is nothing is 0.
-fn looked_up(all: &BTreeMap<String, Amount>, name: &str) -> Option<f64> {
-    let is_share = name.ends_with("vec.width") || name.ends_with("vec.packed_share");
-    all.get(name).map(|n| n.0).or((!is_share).then_some(0.0))
-}
-
-impl Metrics for Looked<'_> {
-    fn metric(&self, which: Which, name: &str) -> Option<f64> {
-        let all = if which == Which::Old { &self.view.totals.old } else { &self.view.totals.new };
-        looked_up(all, name)
-    }
-
-    fn parts(&self, of: Of) -> Vec<&dyn Metrics> {
-        let parts = if of == Of::Function { &self.functions } else { &self.intervals };
-        parts.iter().map(|part| part as &dyn Metrics).collect()
-    }
-}
-
-impl Metrics for Part {
-    fn metric(&self, which: Which, name: &str) -> Option<f64> {
-        looked_up(if which == Which::Old { &self.0[0] } else { &self.0[1] }, name)
-    }
-
-    fn parts(&self, _: Of) -> Vec<&dyn Metrics> {
-        Vec::new()
     }
 }

@@ -1,9 +1,10 @@
 //! Many builds on many inputs, each against one of the builds, or against the best.
 
+use super::fill::Sums;
+use super::gate::Looked;
 use super::record::{Alike, Input, Run, differences};
 use super::{Args, fill};
 use crate::output::{Answer, Hinted};
-use anyhow::Context as _;
 use matching::compare::{Asked, By};
 use serde::Deserialize;
 use std::ffi::OsStr;
@@ -50,8 +51,7 @@ fn wrong(path: &Path, what: &str, hint: &str) -> anyhow::Error {
 
 impl Matrix {
     fn read(path: &Path) -> anyhow::Result<Matrix> {
-        let text =
-            std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let text = crate::input::text(path)?;
         let matrix: Matrix = toml::from_str(&text).map_err(|err| {
             let hint = "it has [[builds]] with name and path, [[inputs]] with name, args and stdin, \
                         against and setup; see `engraft help compare`";
@@ -59,6 +59,16 @@ impl Matrix {
         })?;
         if matrix.builds.len() < 2 || matrix.inputs.is_empty() {
             return Err(wrong(path, "there is nothing to compare", "name two builds and an input at least"));
+        }
+        for (what, names) in [
+            ("builds", matrix.builds.iter().map(|of| &of.name).collect::<Vec<_>>()),
+            ("inputs", matrix.inputs.iter().map(|of| &of.name).collect()),
+        ] {
+            if let Some((_, name)) =
+                names.iter().enumerate().find(|(n, name)| names.iter().take(*n).any(|of| of == *name))
+            {
+                return Err(wrong(path, &format!("two {what} are called {name}"), "give each its own name"));
+            }
         }
         let is_known = |name: &String| matrix.builds.iter().any(|build| build.name == *name);
         if let Some(name) = matrix.against.as_ref().filter(|name| !is_known(name)) {
@@ -111,27 +121,32 @@ fn compared(args: &Args, matrix: &Matrix, given: &Given, runs: &[Run]) -> anyhow
     let recorded: Vec<super::Recorded> = recorded.collect::<anyhow::Result<_>>()?;
     let all: Vec<_> = runs.iter().map(|run| run.trace.as_path()).zip(&recorded).collect();
     let read = super::read(&all, false)?;
-    let compare = |old: usize, new: usize| -> anyhow::Result<(CompareView, RunsView)> {
+    let compare = |old: usize, new: usize, is_asked: bool| -> anyhow::Result<(CompareView, RunsView, bool)> {
         let [Some(a), Some(b)] = [read.get(old), read.get(new)] else { anyhow::bail!("a run is missing") };
         let sides = [a.side(), b.side()];
-        let asked = Asked { unsteady: &Default::default(), by: By::Metric(super::told_by(args)) };
+        let by = By::Metric(super::told_by(args));
+        let wants_mixes = args.fail_if.is_some();
+        let asked = Asked { unsteady: &Default::default(), by, wants_mixes };
         let found = super::by_scheme(args.scheme, &sides, &super::was(a, b), &asked)?;
         let alike = differences(&[&runs[old], &runs[new]], 1)?;
-        Ok((fill::view(args, None, &sides, &found), alike))
+        let none = Sums::default();
+        let view = fill::view(args, None, &sides, &found, &none);
+        let fails = is_asked && super::fails(args, &Looked::new(&view, &sides, &found, &none));
+        Ok((view, alike, fails))
     };
     let by_name = |name: &String| matrix.builds.iter().position(|build| build.name == *name);
     let against = match matrix.against.as_ref().and_then(by_name) {
         Some(against) => against,
         None => {
             let metric = |n: usize| -> anyhow::Result<f64> {
-                Ok(fill::amount(&compare(0, n)?.0.totals.new, &args.metric))
+                Ok(fill::amount(&compare(0, n, false)?.0.totals.new, &args.metric))
             };
             let all: Vec<f64> = (0..runs.len()).map(metric).collect::<anyhow::Result<_>>()?;
             (0..all.len()).min_by(|a, b| all[*a].total_cmp(&all[*b])).unwrap_or_default()
         }
     };
     let row = |(n, build): (usize, &Build)| -> anyhow::Result<MatrixRow> {
-        let (view, runs) = compare(against, n)?;
+        let (view, runs, fails) = compare(against, n, true)?;
         let amount = |all| fill::amount(all, &args.metric);
         Ok(MatrixRow {
             input: given.name.clone(),
@@ -140,7 +155,7 @@ fn compared(args: &Args, matrix: &Matrix, given: &Given, runs: &[Run]) -> anyhow
             amount: Both { old: amount(&view.totals.old), new: amount(&view.totals.new) },
             matched: view.matched.clone(),
             largest: view.outliers.first().cloned(),
-            fails: super::fails(args, &view),
+            fails,
             runs,
         })
     };

@@ -9,8 +9,7 @@ use matching::compare::{
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use views::compare::kept::KeptComparison;
 use views::compare::parts::{
-    AnchorRow, AnchorsView, ExplainedRow, ExplainedView, IntervalRow, IntervalsView, OutlierView, PointRow,
-    RanBlock,
+    AnchorRow, ExplainedRow, ExplainedView, IntervalRow, IntervalsView, OutlierView, PointRow, RanBlock,
 };
 use views::compare::{Amount, Both, CompareView};
 
@@ -133,14 +132,14 @@ fn code(side: &Side<'_>) -> (Vec<RanBlock>, HashMap<u32, usize>) {
 }
 
 /// Points that are the same.
-pub fn anchors(all: &[Anchor]) -> AnchorsView {
+pub fn anchors(all: &[Anchor]) -> Vec<AnchorRow> {
     let point = |point: Point| PointRow { thread: point.thread.0, index: point.index, at: point.at.0 };
     let row = |anchor: &Anchor| AnchorRow {
         old: point(anchor.points[0]),
         new: point(anchor.points[1]),
         confidence: anchor.confidence,
     };
-    AnchorsView { schema: AnchorsView::SCHEMA, anchors: all.iter().map(row).collect() }
+    all.iter().map(row).collect()
 }
 
 /// How it was found out what is what in a function.

@@ -22,6 +22,9 @@ pub struct Remark {
 /// So many are put at one outlier.
 const MOST: usize = 6;
 
+/// So many bytes of remarks are read at most.
+const MOST_BYTES: u64 = 1 << 30;
+
 /// Reads the remarks of a file.
 ///
 /// # Errors
@@ -31,7 +34,9 @@ pub fn read(path: &Path) -> anyhow::Result<Vec<Remark>> {
     let mut text = String::new();
     let is_packed = bytes.starts_with(&[0x1f, 0x8b]);
     let read = match is_packed {
-        true => flate2::read::MultiGzDecoder::new(bytes.as_slice()).read_to_string(&mut text),
+        true => {
+            flate2::read::MultiGzDecoder::new(bytes.as_slice()).take(MOST_BYTES).read_to_string(&mut text)
+        }
         false => bytes.as_slice().read_to_string(&mut text),
     };
     read.with_context(|| format!("cannot read {}", path.display()))?;

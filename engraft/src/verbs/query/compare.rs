@@ -1,9 +1,10 @@
 //! `engraft query --diff`: where two runs first differ, and the paths that one takes alone.
 
+use super::Args;
 use super::functions::Functions;
 use super::hottest::{LENGTH, function};
 use super::symbols;
-use super::{Args, warn_of_faults};
+use crate::input::warn_of_faults;
 use crate::input::{open, unreadable};
 use crate::output::{self, Answer, Hinted};
 use std::collections::{BTreeMap, BTreeSet};
