@@ -61,6 +61,7 @@ fn each_call_is_a_row() {
     let mut lines = text.lines();
     assert_eq!(lines.next(), Some("function,thread,index,caller,x,n,a,b,result,ticks"));
     let (mut got, mut callers) = (BTreeSet::new(), BTreeMap::<String, BTreeSet<String>>::new());
+    let mut n_timed = 0;
     for line in lines {
         let [function, thread, index, caller, x, n, a, b, result, ticks] =
             line.split(',').collect::<Vec<_>>()[..]
@@ -68,12 +69,15 @@ fn each_call_is_a_row() {
             panic!("{line}")
         };
         assert_eq!(thread, "1");
-        assert!(ticks.parse::<u64>().is_ok_and(|ticks| (1..1 << 40).contains(&ticks)), "{line}");
+        // Of a short call on a busy machine, nothing may be left of what was measured, less its cost.
+        assert!(ticks.parse::<u64>().is_ok_and(|ticks| ticks < 1 << 40), "{line}");
+        n_timed += usize::from(ticks != "0");
         let arguments =
             [x, n, a, b].into_iter().filter(|cell| !cell.is_empty()).collect::<Vec<_>>().join(",");
         assert!(got.insert(format!("{function},{index},{arguments},{result}")), "{line} is there twice");
         callers.entry(function.to_owned()).or_default().insert(caller.to_owned());
     }
+    assert!(n_timed * 2 > got.len(), "{n_timed} of {} calls took time", got.len());
     assert_eq!(got, want.lines().map(str::to_owned).collect());
     let from_libc = callers.remove("by").expect("it is called");
     assert!(from_libc.iter().all(|caller| caller.starts_with("libc.so.6!0x")), "{from_libc:?}");
