@@ -52,6 +52,17 @@ pub fn tidy_before_signals_end_us() {
     });
 }
 
+/// Once a program of ours has run that signals were for: they are for us again; and if one came that asks to
+/// end, we do, by it, with nothing left behind.
+pub fn end_if_asked() {
+    tidy_before_signals_end_us();
+    if let Some(signal) = live::asked_to_end_by() {
+        pause_progress();
+        temporary::take_away();
+        live::end_by(signal);
+    }
+}
+
 /// Columns of the terminal that data go to, if it is one.
 pub fn width() -> Option<usize> {
     look::width(StandardStream::Output)

@@ -28,7 +28,7 @@ pub use process::{
 };
 pub use shared::{Arena, Asking, Owner, Request, StoppedThreads, Stream};
 pub use sys::{
-    AskedToEnd, End, Ended, Over, at_same_addresses, fail_beyond_limits, has_capabilities, is_output_closed,
-    keep_memory, keep_signal, n_kept_signals, pass_signals_on, signal_name, signal_named, thread_times,
-    tidy_before_signals_end_us, time_stamp, wait,
+    AskedToEnd, End, Ended, Over, asked_to_end_by, at_same_addresses, end_by, fail_beyond_limits,
+    has_capabilities, is_output_closed, keep_memory, keep_signal, n_kept_signals, pass_signals_on,
+    signal_name, signal_named, thread_times, tidy_before_signals_end_us, time_stamp, wait,
 };

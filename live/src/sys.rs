@@ -14,9 +14,9 @@ mod stops;
 
 pub use asked_to_end::{AskedToEnd, End, Over};
 pub use inherited::{at_same_addresses, is_output_closed, stop_at_exec};
-pub use interrupts::tidy_before_signals_end_us;
+pub use interrupts::{end_by, tidy_before_signals_end_us};
 pub use memory::{SharedBytes, SharedWord};
-pub use pass_on::{Ended, keep_signal, n_kept_signals, pass_signals_on, wait};
+pub use pass_on::{Ended, asked_to_end_by, keep_signal, n_kept_signals, pass_signals_on, wait};
 pub use perf_events::{event_number, let_event, open_event, send_to_ring_of, thread_times, wait_for_any};
 pub use signals::{signal_name, signal_named};
 pub use stops::{

@@ -22,6 +22,7 @@ use program::Va;
 use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::path::Path;
+use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
 use trace::Cause;
@@ -168,6 +169,11 @@ impl<W: Write> RecordedRun<'_, W> {
     /// How the program ended.
     pub fn status(&self) -> ExitStatus {
         self.process.status
+    }
+
+    /// Libraries, and the linker, that it was started with and that were not recorded.
+    pub fn left_out(&self) -> &[PathBuf] {
+        &self.prepared.left_out
     }
 
     /// How the program died, if a signal has ended it.

@@ -137,3 +137,49 @@ os.killpg(job.pid, signal.SIGKILL)";
     assert_eq!(stopped(""), "stopped by 20");
     assert_eq!(stopped(&format!("{US} count --no-cache -q")), "stopped by 20");
 }
+
+/// A program that others started on our account, which waits until it is asked to end, and then ends well.
+const PATIENT: &str = r#"#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+static volatile sig_atomic_t asked;
+static void ask(int which) { asked = which; }
+int main(void) {
+  signal(SIGTERM, ask); signal(SIGINT, ask);
+  FILE *up = fopen("up", "w"); fprintf(up, "%d", getpid()); fclose(up);
+  while (!asked) usleep(1000);
+  return 0; }"#;
+
+#[test]
+fn a_comparison_that_is_ended_while_its_programs_run_does_not_compare() {
+    needs!("gcc", "kill");
+    let place = folder();
+    built(place.path(), "patient", PATIENT, "-O1");
+    let own = place.path().join("tmp");
+    std::fs::create_dir(&own).expect("ours");
+    for (signal, number) in [("TERM", 15), ("INT", 2)] {
+        std::fs::remove_file(place.path().join("up")).ok();
+        let mut command = Command::new("env");
+        command.args(["--default-signal", US, "compare", "./patient", "./patient", "--"]);
+        command.current_dir(place.path()).env("TMPDIR", &own).stdin(Stdio::null());
+        let mut child =
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("cargo built it");
+        let start = Instant::now();
+        while std::fs::read(place.path().join("up")).map_or(true, |up| up.is_empty()) {
+            assert!(start.elapsed() < Duration::from_secs(60), "no program was started");
+            std::thread::park_timeout(Duration::from_millis(2));
+        }
+        let ended = send(signal, &mut child);
+        let said = child.wait_with_output().expect("it has ended");
+        assert_eq!(
+            ended.signal(),
+            Some(number),
+            "{signal}: {ended} {}",
+            String::from_utf8_lossy(&said.stderr)
+        );
+        assert_eq!(said.stdout, b"", "{signal}: nothing is compared");
+        let program = std::fs::read_to_string(place.path().join("up")).expect("it was up");
+        assert!(!Path::new(&format!("/proc/{program}")).exists(), "{signal}: it was asked to end, too");
+        assert_eq!(std::fs::read_dir(&own).expect("there").count(), 0, "{signal}: its folder is gone");
+    }
+}

@@ -57,7 +57,7 @@ pub fn tidy_before_signals_end_us(tidy: fn()) -> io::Result<()> {
 }
 
 /// Ends us by a signal, as if we had never handled it.
-fn end_by(which: libc::c_int) {
+pub fn end_by(which: i32) {
     // SAFETY: the default runs no code of ours.
     let _old = unsafe { libc::signal(which, libc::SIG_DFL) };
     let mut one = SigSet::empty();

@@ -43,12 +43,23 @@ pub fn n_kept_signals() -> usize {
     N_SWITCHED.load(Ordering::SeqCst)
 }
 
+/// The last signal that came and asks whoever gets it to end; 0: none.
+static ASKED: AtomicI32 = AtomicI32::new(0);
+
+/// The signal that asked us to end while a program ran, be it that the program got it, too.
+pub fn asked_to_end_by() -> Option<i32> {
+    Some(ASKED.load(Ordering::SeqCst)).filter(|which| *which != 0)
+}
+
 extern "C" fn pass_on(which: libc::c_int, about: *mut libc::siginfo_t, _: *mut c_void) {
     if which == SWITCH.load(Ordering::SeqCst) {
         N_SWITCHED.fetch_add(1, Ordering::SeqCst);
         return;
     }
     let error = nix::errno::Errno::last_raw();
+    if matches!(which, libc::SIGINT | libc::SIGTERM | libc::SIGHUP | libc::SIGQUIT) {
+        ASKED.store(which, Ordering::SeqCst);
+    }
     // SAFETY: the kernel's, for as long as the handler runs.
     let about = unsafe { &*about };
     let code = about.si_code;

@@ -1,6 +1,7 @@
 //! Both builds run and recorded alike: with the same arguments, environment, folder and standard input, at
 //! the same addresses. What they print is compared, not shown.
 
+use crate::input::file_name;
 use crate::output::{self, Hinted};
 use crate::verbs::count::{find_named, open_store};
 use anyhow::Context as _;
@@ -8,6 +9,7 @@ use live::Target;
 use session::{
     Instrumentation, Instrumented, ModuleFilter, Modules, Placement, Prepared, Recordable, RecordedRun,
 };
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, BufReader, IsTerminal as _, Read as _};
@@ -16,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use trace::recording::recorder::Recorder;
 use trace::recording::window::{When, Window};
-use views::compare::{Both, Printed, RunsView};
+use views::compare::{AgainView, Both, Printed, RunsView};
 
 /// What programs are given on standard input.
 #[derive(Debug)]
@@ -46,6 +48,8 @@ pub struct Run {
     status: ExitStatus,
     /// What it wrote to its standard output, and error.
     printed: [PathBuf; 2],
+    /// Files with code of it that was not recorded.
+    left_out: Vec<PathBuf>,
 }
 
 impl<'a> Alike<'a> {
@@ -59,15 +63,14 @@ impl<'a> Alike<'a> {
         input: Input,
         setup: Option<&'a OsStr>,
     ) -> anyhow::Result<Alike<'a>> {
-        let folder = tempfile::tempdir().context("cannot make a folder for recordings")?;
+        let folder = tempfile::tempdir().map_err(|err| no_room(&std::env::temp_dir(), &err))?;
         output::goes_with_us(folder.path());
         let input = match input {
             Input::File(path) => path,
             Input::Nothing => PathBuf::from("/dev/null"),
             Input::Ours => {
                 let path = folder.path().join("input");
-                keep_input(&path)
-                    .with_context(|| format!("cannot keep standard input in {}", path.display()))?;
+                keep_input(&path).map_err(|err| no_room(&path, &err))?;
                 path
             }
         };
@@ -85,7 +88,10 @@ impl<'a> Alike<'a> {
         if let Some(setup) = self.setup {
             set_up(setup)?;
         }
-        record(target, self.args, &self.input, &self.folder.path().join(format!("{n}-{again}")))
+        let run = record(target, self.args, &self.input, &self.folder.path().join(format!("{n}-{again}")));
+        // The program may have gone on, or ended as it likes: there is nothing to compare.
+        output::end_if_asked();
+        run
     }
 
     /// Runs each program so often, by turns: by program, its runs.
@@ -101,6 +107,12 @@ impl<'a> Alike<'a> {
         }
         Ok(runs)
     }
+}
+
+/// Says that recordings cannot be written there.
+fn no_room(path: &Path, err: &io::Error) -> anyhow::Error {
+    let what = format!("cannot write {}: {err}", path.display());
+    Hinted::new(what, "make room there, or name another folder by TMPDIR").into()
 }
 
 /// Writes what we are given on standard input to a file, for each run to read; nothing, if somebody types it.
@@ -154,7 +166,7 @@ fn set_up(command: &OsStr) -> anyhow::Result<()> {
 fn record(target: &Target, args: &[OsString], input: &Path, to: &Path) -> anyhow::Result<Run> {
     let file = |end: &str| to.with_extension(end);
     let (trace, printed) = (file("trace"), [file("stdout"), file("stderr")]);
-    let create = |path: &Path| File::create(path).with_context(|| format!("cannot write {}", path.display()));
+    let create = |path: &Path| File::create(path).map_err(|err| no_room(path, &err));
     let store = open_store(false)?;
     let modules = Modules::of(&store, target)?;
     modules.warnings.iter().for_each(output::warned);
@@ -163,8 +175,8 @@ fn record(target: &Target, args: &[OsString], input: &Path, to: &Path) -> anyhow
     let recordable = Recordable::new(Prepared::new(&store, &wanted, modules, asked)?)?;
     let first: Vec<_> = recordable.modules().iter().filter_map(Instrumented::meaning).collect();
     let window = Window::new(When::default(), Default::default(), Default::default());
-    let recorder = Recorder::new(create(&trace)?, &first, window, None)
-        .with_context(|| format!("cannot write {}", trace.display()))?;
+    let recorder =
+        Recorder::new(create(&trace)?, &first, window, None).map_err(|err| no_room(&trace, &err))?;
     let name = target.start.as_os_str();
     let mut command = session::command(target, name, args);
     command
@@ -174,14 +186,11 @@ fn record(target: &Target, args: &[OsString], input: &Path, to: &Path) -> anyhow
     live::at_same_addresses(&mut command);
     let run = RecordedRun::new(recordable, (command, name), recorder, |_| ())?;
     run.warnings().iter().for_each(output::warned);
-    let status = run.status();
+    let (status, left_out) = (run.status(), run.left_out().to_vec());
     let recorded = run.finish(name);
     recorded.warnings.iter().for_each(output::warned);
-    recorded.written.map_err(|err| {
-        let what = format!("cannot write {}: {err}", trace.display());
-        Hinted::new(what, "make room there, or name another folder by TMPDIR")
-    })?;
-    Ok(Run { trace, status, printed })
+    recorded.written.map_err(|err| no_room(&trace, &err))?;
+    Ok(Run { trace, status, printed, left_out })
 }
 
 /// How two runs ended, and where what they printed differs first; each program was run so often.
@@ -200,12 +209,25 @@ pub fn differences([old, new]: &[&Run; 2], times: usize) -> anyhow::Result<RunsV
         };
         read().context("cannot read what the programs printed")
     };
+    let left_out: BTreeSet<&PathBuf> = old.left_out.iter().chain(&new.left_out).collect();
     Ok(RunsView {
         times: times as u64,
         status: Both { old: status(old.status), new: status(new.status) },
         stdout: printed(0)?,
         stderr: printed(1)?,
+        again: None,
+        left_out: left_out.iter().map(|path| file_name(&path.to_string_lossy())).collect(),
     })
+}
+
+/// What two runs of one build have in common, but for what ran in them.
+pub fn again(of: &RunsView) -> AgainView {
+    AgainView {
+        totals: BTreeMap::new(),
+        ended_alike: of.status.old == of.status.new,
+        same_stdout: of.stdout.differs_at.is_none(),
+        same_stderr: of.stderr.differs_at.is_none(),
+    }
 }
 
 /// As the shell says it.
