@@ -187,9 +187,6 @@ def workload(program):
     }
     if program == "lua":
         return [text_of("names.lua", programs.LUA)], None
-    if program == "tcc":
-        # It knows no such type, which libc's headers have, and would end there.
-        return ["-D_Float128=long double", *compare.workload("tcc")[0]], None
     return ours[program] if program in ours else compare.workload(program)
 
 

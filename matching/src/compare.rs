@@ -20,6 +20,7 @@ mod intervals;
 mod items;
 mod keys;
 mod log;
+mod loops;
 mod nests;
 mod outliers;
 mod pairs;
@@ -36,6 +37,7 @@ pub use functions::{FunctionMix, FunctionPair};
 pub use intervals::{At, Events, Interval, Key, Lengths};
 pub use keys::How;
 pub use log::{Builder, Counted, Log, Place, Side};
+pub use loops::LoopPair;
 pub use outliers::{By, Outlier, Weights, weighed};
 pub use signatures::SignaturesError;
 pub use wasted::Wasted;
@@ -56,6 +58,8 @@ use std::collections::{BTreeSet, HashMap};
 pub struct Comparison {
     /// Functions, by name.
     pub functions: Vec<FunctionPair>,
+    /// Loops, the largest difference first.
+    pub loops: Vec<LoopPair>,
     /// All that ran.
     pub totals: [Mix; 2],
     /// Events.
@@ -87,8 +91,8 @@ pub type InModule = (u32, Va);
 pub struct Was {
     /// Of blocks, by where they start.
     pub blocks: HashMap<InModule, InModule>,
-    /// Of functions, by where they are entered.
-    pub functions: HashMap<InModule, InModule>,
+    /// Of functions, by where they are entered; and how sure that is, from 0 to 1.
+    pub functions: HashMap<InModule, (InModule, f64)>,
     /// Functions and blocks of the new build that are pinned to some of the old one.
     pub pins: HashMap<InModule, InModule>,
     /// Functions and blocks of the old and the new build that are not the same.
@@ -101,7 +105,8 @@ impl Was {
         let block =
             |of: &crate::BlockMatch| ((n_new, new.block(of.new).start), (n_old, old.block(of.old).start));
         let function = |of: &crate::FunctionMatch| {
-            ((n_new, new.function(of.new).entry), (n_old, old.function(of.old).entry))
+            let was = (n_old, old.function(of.old).entry);
+            ((n_new, new.function(of.new).entry), (was, f64::from(of.confidence)))
         };
         self.blocks.extend(matching.blocks.iter().map(block));
         self.functions.extend(matching.functions.iter().map(function));
@@ -123,7 +128,11 @@ impl Was {
     pub fn add_itself(&mut self, [n_old, n_new]: [u32; 2], program: &Program) {
         let itself = |at: Va| ((n_new, at), (n_old, at));
         self.blocks.extend(program.blocks.iter().map(|block| itself(block.start)));
-        self.functions.extend(program.functions.iter().map(|of| itself(of.entry)));
+        let function = |of: &program::Function| {
+            let (new, old) = itself(of.entry);
+            (new, (old, 1.0))
+        };
+        self.functions.extend(program.functions.iter().map(function));
     }
 }
 
@@ -134,6 +143,10 @@ pub struct Unsteady {
     from: BTreeSet<(u32, At)>,
     /// Where they end.
     to: BTreeSet<(u32, At)>,
+    /// Functions of the first run that did something else in the second.
+    functions: BTreeSet<u32>,
+    /// What the second run came to; nothing, if there was none.
+    total: Option<Mix>,
 }
 
 impl Unsteady {
@@ -145,8 +158,26 @@ impl Unsteady {
                 found.from.insert((key.functions[0], key.from[0]));
                 found.to.insert((key.functions[0], key.to[0]));
             }
+            let ran = |of: &Option<FunctionMix>| of.as_ref().map(|of| (of.dynamic.clone(), of.calls));
+            for pair in functions::pairs(runs, intervals.keys()) {
+                if ran(&pair.sides[0]) != ran(&pair.sides[1]) {
+                    found.functions.extend(pair.sides[0].iter().flat_map(|of| of.functions.iter().copied()));
+                }
+            }
+            found.total = Some(functions::total(&runs[1]));
             found
         })
+    }
+
+    /// Whether what a function of the first run did is by chance; nothing, if there was no second one.
+    pub fn has_function(&self, of: &FunctionMix) -> Option<bool> {
+        self.total.as_ref()?;
+        Some(of.functions.iter().any(|function| self.functions.contains(function)))
+    }
+
+    /// All that ran in the second run.
+    pub fn total(&self) -> Option<&Mix> {
+        self.total.as_ref()
     }
 
     /// Whether what side `n` does there is by chance.
@@ -240,6 +271,7 @@ impl Comparison {
             outliers::of(sides, intervals, (&asked.by, asked.wants_mixes), is_unsteady);
         Comparison {
             functions: functions::pairs(sides, intervals.keys()),
+            loops: loops::pairs(sides, intervals.keys()),
             totals: [0, 1].map(|n: usize| functions::total(&sides[n])),
             events: [0, 1].map(|n: usize| intervals::events(&sides[n])),
             paired: intervals.paired,

@@ -6,8 +6,9 @@
 pub mod kept;
 pub mod matrix;
 pub mod parts;
+pub mod tables;
 
-use crate::{Table, View, address, cut, ratio};
+use crate::{Table, View, address, ratio};
 use serde::{Deserialize, Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -81,18 +82,18 @@ impl CompareView {
     /// The schema that its JSON names.
     pub const SCHEMA: &str = "engraft.compare/1";
 
-    /// The metrics of the function with this name, side by side; nothing if none of that name ran in both.
+    /// The metrics of the function with this name, side by side; nothing if none of that name ran.
     pub fn function(&self, name: &str) -> Option<FunctionView> {
-        let row = self.functions.iter().find(|row| row.name == name)?;
-        let names: BTreeSet<&String> = row.old.keys().chain(row.new.keys()).collect();
+        let none = BTreeMap::new();
+        let both = self.functions.iter().find(|row| row.name == name).map(|row| (&row.old, &row.new));
+        let alone = |rows: &'_ [UnmatchedRow]| rows.iter().position(|row| row.name == name);
+        let old = || alone(&self.unmatched.old).map(|n| (&self.unmatched.old[n].metrics, &none));
+        let new = || alone(&self.unmatched.new).map(|n| (&none, &self.unmatched.new[n].metrics));
+        let (old, new) = both.or_else(old).or_else(new)?;
+        let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
         let of = |all: &BTreeMap<String, Amount>, metric| all.get(metric).copied().unwrap_or_default().0;
-        let metrics =
-            names.into_iter().map(|name| MetricRow::new(name, of(&row.old, name), of(&row.new, name)));
-        Some(FunctionView {
-            schema: FunctionView::SCHEMA,
-            name: row.name.clone(),
-            metrics: metrics.collect(),
-        })
+        let metrics = names.into_iter().map(|name| MetricRow::new(name, of(old, name), of(new, name)));
+        Some(FunctionView { schema: FunctionView::SCHEMA, name: name.to_owned(), metrics: metrics.collect() })
     }
 }
 
@@ -101,7 +102,7 @@ fn schema() -> &'static str {
 }
 
 /// How both programs ran.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunsView {
     /// How often each was run.
     pub times: u64,
@@ -111,6 +112,25 @@ pub struct RunsView {
     pub stdout: Printed,
     /// And error.
     pub stderr: Printed,
+    /// Whether a second run of each build was as its first; nothing, if there was none.
+    #[serde(default)]
+    pub again: Option<Both<AgainView>>,
+    /// Files with code of theirs that was not recorded.
+    #[serde(default)]
+    pub left_out: Vec<String>,
+}
+
+/// A second run of a build, held against its first.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct AgainView {
+    /// What ran, metric by metric, in the second run.
+    pub totals: BTreeMap<String, Amount>,
+    /// Whether it ended as the first.
+    pub ended_alike: bool,
+    /// Whether it printed the same to standard output.
+    pub same_stdout: bool,
+    /// And error.
+    pub same_stderr: bool,
 }
 
 /// What both programs printed.
@@ -131,11 +151,24 @@ fn by_signal(status: u8) -> String {
 }
 
 impl RunsView {
-    /// Whether both ended alike, and printed the same.
+    /// Whether both ended alike, and printed the same, but for what a build does not do twice.
     pub fn are_alike(&self) -> bool {
-        self.status.old == self.status.new
-            && self.stdout.differs_at.is_none()
-            && self.stderr.differs_at.is_none()
+        let repeats = self.repeats();
+        let [ended, stdout, stderr] = [
+            self.status.old == self.status.new,
+            self.stdout.differs_at.is_none(),
+            self.stderr.differs_at.is_none(),
+        ];
+        (ended || !repeats[0]) && (stdout || !repeats[1]) && (stderr || !repeats[2])
+    }
+
+    /// Whether second runs of both builds ended as the first, and printed the same to standard output, and
+    /// error; as far as is known.
+    fn repeats(&self) -> [bool; 3] {
+        let all = |of: fn(&AgainView) -> bool| {
+            self.again.as_ref().is_none_or(|again| of(&again.old) && of(&again.new))
+        };
+        [all(|of| of.ended_alike), all(|of| of.same_stdout), all(|of| of.same_stderr)]
     }
 
     fn text(&self, w: &mut dyn Write) -> io::Result<()> {
@@ -150,8 +183,17 @@ impl RunsView {
         } else if *old != 0 {
             writeln!(w, "both ended with exit status {old}{}\n", by_signal(*old))?;
         }
-        for (what, printed) in [("output", &self.stdout), ("error", &self.stderr)] {
-            if let Some(at) = printed.differs_at {
+        let [ended, stdout, stderr] = self.repeats();
+        if !ended {
+            writeln!(w, "how they end is not the same in two runs of one build")?;
+        }
+        for (what, printed, repeats) in [("output", &self.stdout, stdout), ("error", &self.stderr, stderr)] {
+            if !repeats {
+                writeln!(
+                    w,
+                    "what they write to standard {what} is not the same in two runs of one build: not compared"
+                )?;
+            } else if let Some(at) = printed.differs_at {
                 let Both { old, new } = &printed.bytes;
                 writeln!(
                     w,
@@ -159,7 +201,7 @@ impl RunsView {
                 )?;
             }
         }
-        if self.are_alike() { Ok(()) } else { writeln!(w) }
+        if self.are_alike() && self.repeats().iter().all(|repeats| *repeats) { Ok(()) } else { writeln!(w) }
     }
 }
 
@@ -200,6 +242,15 @@ pub struct FunctionRow {
     pub new: BTreeMap<String, Amount>,
     /// How sure it is that both are the same, from 0 to 1.
     pub confidence: f64,
+    /// How that was found out: names, match, calls, pinned.
+    #[serde(default)]
+    pub how: String,
+    /// The files that it is in.
+    #[serde(default)]
+    pub module: Both<String>,
+    /// Whether two runs of each build did the same in it; nothing, if there was one of each.
+    #[serde(default)]
+    pub repeats: Option<bool>,
 }
 
 /// A function of one build.
@@ -211,6 +262,12 @@ pub struct UnmatchedRow {
     pub instructions: u64,
     /// The share of all of that run, from 0 to 1.
     pub share: f64,
+    /// The file that it is in.
+    #[serde(default)]
+    pub module: String,
+    /// What it did, by metric.
+    #[serde(default)]
+    pub metrics: BTreeMap<String, Amount>,
 }
 
 /// Intervals of one place, of which one build has more than the other.
@@ -266,8 +323,11 @@ pub struct Reason {
     pub new: Amount,
 }
 
-/// How many rows people want to see.
+/// How many rows people want to see; and how many of what is not sure.
 const TOP: usize = 12;
+const TOP_UNSURE: usize = 3;
+/// Surer than that is sure.
+const SURE: f64 = 0.25;
 
 fn whole(n: f64) -> String {
     format!("{n:.0}")
@@ -289,7 +349,7 @@ fn percent_of(part: u64, whole: u64) -> String {
 impl View for CompareView {
     /// A row a function.
     fn table(&self) -> Table {
-        self.functions()
+        tables::functions(&self.functions, &self.unmatched, &self.metric)
     }
 
     fn text(&self, w: &mut dyn Write) -> io::Result<()> {
@@ -298,7 +358,12 @@ impl View for CompareView {
         if let Some(runs) = &self.runs {
             runs.text(w)?;
         }
-        writeln!(w, "{}: {old:.0}, then {new:.0}: {} times\n", self.metric, times(old, new))?;
+        writeln!(w, "{}: {old:.0}, then {new:.0}: {} times", self.metric, times(old, new))?;
+        if let Some(Both { old, new }) = self.runs.as_ref().and_then(|runs| runs.again.as_ref()) {
+            let (old, new) = (of(&old.totals), of(&new.totals));
+            writeln!(w, "and once more: {old:.0}, then {new:.0}: {} times", times(old, new))?;
+        }
+        writeln!(w)?;
         let Matched { light, heavy, .. } = &self.matched;
         writeln!(
             w,
@@ -321,14 +386,20 @@ impl View for CompareView {
             let mut t = Table::new(&["share>", "instructions>", "function"]);
             for row in rows {
                 let share = format!("{:.2} %", 100.0 * row.share);
-                t.row([share, row.instructions.to_string(), cut(&row.name)]);
+                t.row([share, row.instructions.to_string(), row.name.clone()]);
             }
             t.top(TOP, w)?;
         }
         if !self.outliers.is_empty() {
             let by = self.outliers.first().map_or("", |row| &row.metric);
             writeln!(w, "\nbetween the same two points, by the difference of {by}:")?;
-            self.outliers_table().top(TOP, w)?;
+            let is_sure = |(_, row): &(usize, &OutlierRow)| row.confidence >= SURE;
+            let (sure, unsure): (Vec<_>, Vec<_>) = (1..).zip(&self.outliers).partition(is_sure);
+            outliers_table(&sure).top(TOP, w)?;
+            if !unsure.is_empty() {
+                writeln!(w, "\nwhere it is not sure that both did the same:")?;
+                outliers_table(&unsure).top(TOP_UNSURE, w)?;
+            }
         }
         let said = self.outliers.iter().zip(1..).take(TOP).filter(|(row, _)| !row.remarks.is_empty());
         for (n, (row, at)) in said.enumerate() {
@@ -343,6 +414,13 @@ impl View for CompareView {
             writeln!(w, "\nin hot code, and need not be there:")?;
             self.wasted_table().top(TOP, w)?;
         }
+        let chance = self.functions.iter().filter(|row| row.repeats == Some(false)).count();
+        if chance > 0 {
+            writeln!(w, "\n{chance} functions do not do the same in two runs of one build")?;
+        }
+        if let Some(left_out) = self.runs.as_ref().map(|runs| &runs.left_out).filter(|all| !all.is_empty()) {
+            writeln!(w, "\nnot recorded, and not compared: {}", left_out.join(", "))?;
+        }
         if self.unsteady > 0 {
             writeln!(w, "\n{} more that differ between runs of one build are left out", self.unsteady)?;
         }
@@ -350,22 +428,9 @@ impl View for CompareView {
     }
 }
 
-fn functions(rows: &[FunctionRow], metric: &str) -> Table {
-    let mut t = Table::new(&["difference>", "times>", "old>", "new>", "calls>", "then>", "function"]);
-    for row in rows {
-        let of = |all: &BTreeMap<String, Amount>, name: &str| all.get(name).copied().unwrap_or_default().0;
-        let (old, new) = (of(&row.old, metric), of(&row.new, metric));
-        let calls = [&row.old, &row.new].map(|all| whole(of(all, "calls")));
-        let [calls, then] = calls;
-        let name = cut(&row.name);
-        t.row([difference(old, new), times(old, new), whole(old), whole(new), calls, then, name]);
-    }
-    t
-}
-
 impl CompareView {
     fn functions(&self) -> Table {
-        functions(&self.functions, &self.metric)
+        tables::functions(&self.functions, &Both::default(), &self.metric)
     }
 
     fn wasted_table(&self) -> Table {
@@ -374,76 +439,53 @@ impl CompareView {
             for row in rows {
                 let line = row.line.clone().unwrap_or_default();
                 let (insns, at) = (row.instructions.to_string(), address(row.at));
-                t.row([insns, build.to_owned(), cut(&row.function), at, line, row.what.replace('-', " ")]);
+                t.row([insns, build.to_owned(), row.function.clone(), at, line, row.what.replace('-', " ")]);
             }
         }
         t
     }
+}
 
-    fn outliers_table(&self) -> Table {
-        let mut t = Table::new(&[
-            "difference>",
-            "times>",
-            "old>",
-            "new>",
-            "often>",
-            "sure>",
-            "function",
-            "from",
-            "to",
-            "because",
-        ])
-        .with_spare(&["often", "sure"]);
-        for row in &self.outliers {
-            let because = row.because.iter().map(|reason| {
-                format!(
-                    "{} {}",
-                    reason.metric.trim_start_matches("dyn.cat."),
-                    difference(reason.old.0, reason.new.0)
-                )
-            });
-            let place = |both: &Both<String>| match both.old == both.new {
-                true => both.old.clone(),
-                false => format!("{} | {}", both.old, both.new),
-            };
-            t.row([
-                difference(row.old.0, row.new.0),
-                times(row.old.0, row.new.0),
-                whole(row.old.0),
-                whole(row.new.0),
-                row.times.to_string(),
-                format!("{:.2}", row.confidence),
-                cut(&row.function),
-                place(&row.from),
-                place(&row.to),
-                because.collect::<Vec<_>>().join(", "),
-            ]);
-        }
-        t
+/// Outliers with their numbers.
+fn outliers_table(rows: &[(usize, &OutlierRow)]) -> Table {
+    let mut t = Table::new(&[
+        "n>",
+        "difference>",
+        "times>",
+        "old>",
+        "new>",
+        "often>",
+        "sure>",
+        "function",
+        "from",
+        "to",
+        "because",
+    ])
+    .with_spare(&["often", "sure"]);
+    for (n, row) in rows {
+        let because = row.because.iter().map(|reason| {
+            let metric = reason.metric.trim_start_matches("dyn.cat.");
+            format!("{metric} {}", difference(reason.old.0, reason.new.0))
+        });
+        let place = |both: &Both<String>| match both.old == both.new {
+            true => both.old.clone(),
+            false => format!("{} | {}", both.old, both.new),
+        };
+        t.row([
+            n.to_string(),
+            difference(row.old.0, row.new.0),
+            times(row.old.0, row.new.0),
+            whole(row.old.0),
+            whole(row.new.0),
+            row.times.to_string(),
+            format!("{:.2}", row.confidence),
+            row.function.clone(),
+            place(&row.from),
+            place(&row.to),
+            because.collect::<Vec<_>>().join(", "),
+        ]);
     }
-}
-
-/// All functions of both builds, and nothing else.
-#[derive(Debug, Serialize)]
-pub struct FunctionsView<'a> {
-    /// What this object is, and which version of it.
-    pub schema: &'static str,
-    /// The largest difference first.
-    pub functions: &'a [FunctionRow],
-    /// The metric that is shown.
-    #[serde(skip)]
-    pub metric: &'a str,
-}
-
-impl FunctionsView<'_> {
-    /// The schema that its JSON names.
-    pub const SCHEMA: &'static str = "engraft.compare-functions/1";
-}
-
-impl View for FunctionsView<'_> {
-    fn table(&self) -> Table {
-        functions(self.functions, self.metric)
-    }
+    t
 }
 
 /// All metrics of a function.

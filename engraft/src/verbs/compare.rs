@@ -22,7 +22,8 @@ use std::path::{Path, PathBuf};
 use trace::Trace;
 use tracing::info_span;
 use views::compare::parts::AnchorsView;
-use views::compare::{Both, CompareView, EVENTS, FunctionView, FunctionsView, RunsView};
+use views::compare::tables::{FunctionsView, LoopsView, ModulesView};
+use views::compare::{Both, CompareView, EVENTS, FunctionView, RunsView};
 
 /// `--matrix` stands for both programs.
 const USAGE: &str = "\
@@ -136,6 +137,12 @@ struct Shown {
     /// Print all functions
     #[arg(long)]
     functions: bool,
+    /// Print all loops, of both builds and of one alone
+    #[arg(long, hide_short_help = true)]
+    loops: bool,
+    /// Print what ran of the program and of each library
+    #[arg(long, hide_short_help = true)]
+    modules: bool,
     /// Print all metrics of this function
     #[arg(long, value_name = "NAME")]
     function: Option<String>,
@@ -219,17 +226,18 @@ impl Recorded {
 /// The metrics of a function, side by side.
 ///
 /// # Errors
-/// If none of this name ran in both builds; it says which ones are called alike.
+/// If none of this name ran; it says which ones are called alike.
 pub fn function(name: &str, view: &CompareView) -> anyhow::Result<FunctionView> {
     if let Some(function) = view.function(name) {
         return Ok(function);
     }
-    let alike = near(view.functions.iter().map(|row| row.name.as_str()), name);
+    let alone = view.unmatched.old.iter().chain(&view.unmatched.new).map(|row| row.name.as_str());
+    let alike = near(view.functions.iter().map(|row| row.name.as_str()).chain(alone), name);
     let hint = match alike.is_empty() {
         true => "`engraft compare` without --function lists them".to_owned(),
         false => format!("perhaps {}", alike.join(", ")),
     };
-    Err(Hinted::new(format!("no function {name} ran in both builds"), hint).into())
+    Err(Hinted::new(format!("no function {name} ran in either build"), hint).into())
 }
 
 /// Both runs of a build, read.
@@ -329,7 +337,13 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let [[old, ..], [new, ..], ..] = runs.iter().map(Vec::as_slice).collect::<Vec<_>>()[..] else {
         return Ok(Answer::Yes);
     };
-    let view = record::differences(&[old, new], usize::from(args.runs))?;
+    let mut view = record::differences(&[old, new], usize::from(args.runs))?;
+    if let [[first, second, ..], [of_new, again, ..], ..] =
+        runs.iter().map(Vec::as_slice).collect::<Vec<_>>()[..]
+    {
+        let of = |a, b| anyhow::Ok(record::again(&record::differences(&[a, b], 2)?));
+        view.again = Some(Both { old: of(first, second)?, new: of(of_new, again)? });
+    }
     let traces = runs.iter().map(|of| of.iter().map(|run| run.trace.clone()).collect());
     compare(args, &traces.collect::<Vec<Vec<PathBuf>>>(), Some(&view))
 }
@@ -352,14 +366,14 @@ fn compare(args: &Args, traces: &[Vec<PathBuf>], runs: Option<&RunsView>) -> any
     }
     let sides = [first.side(), second.side()];
     if let Some(name) = &args.shown.explain {
-        let found =
-            info_span!("compare").in_scope(|| matching::compare::explained(&sides, &was_direct, name));
+        let found = info_span!("compare")
+            .in_scope(|| matching::compare::explained(&sides, &was_direct, parts::bare_name(&sides, name)));
         args.output.print(&parts::explained(&sides, name, &found)?)?;
         return Ok(answer(runs));
     }
     let events = events::read(args, &sides)?;
+    let unsteady = info_span!("compare").in_scope(|| [unsteady(&old), unsteady(&new)]);
     let found = info_span!("compare").in_scope(|| -> anyhow::Result<Comparison> {
-        let unsteady = [unsteady(&old), unsteady(&new)];
         let by = match events.get(&args.metric) {
             Some(weights) => By::Weights(weights.clone()),
             None => By::Metric(told_by(args)),
@@ -374,7 +388,9 @@ fn compare(args: &Args, traces: &[Vec<PathBuf>], runs: Option<&RunsView>) -> any
         }
     })?;
     let events = events::sums(&sides, &events);
-    let mut view = fill::view(args, runs, &sides, &found, &events);
+    let runs = runs.map(|runs| with_totals(runs, &unsteady));
+    let runs = runs.as_ref();
+    let mut view = fill::view(args, runs, (&sides, &unsteady), &found, &events);
     warn_of_strangers(&view);
     let said = remarks(args)?;
     for (row, of) in view.outliers.iter_mut().zip(&found.outliers) {
@@ -384,13 +400,26 @@ fn compare(args: &Args, traces: &[Vec<PathBuf>], runs: Option<&RunsView>) -> any
         let found = info_span!("anchors").in_scope(|| matching::compare::anchors(&sides, &was_direct));
         view.anchors = Some(parts::anchors(&found));
     }
-    print(args, &sides, &found, &view)?;
-    let fails = fails(args, &gate::Looked::new(&view, &sides, &found, &events));
+    print(args, (&sides, &events), &found, &view)?;
+    // By chance is not because of the builds: it fails in both runs of these, if there are two.
+    let looked = || gate::Looked::new(&view, (&sides, &unsteady), &found, &events);
+    let second = looked().of_second_runs(&view);
+    let fails = second.is_none_or(|second| holds(args, &second)) && fails(args, &looked());
     let answer = if fails { Answer::No } else { answer(runs) };
     if let Some(to) = &args.o {
-        input::write_comparison(to, &parts::kept(&sides, &found, view))?;
+        input::write_comparison(to, &parts::kept(&sides, &found, &events, view))?;
     }
     Ok(answer)
+}
+
+/// With what ran in second runs, if there were any.
+fn with_totals(runs: &RunsView, unsteady: &[Unsteady; 2]) -> RunsView {
+    let mut runs = runs.clone();
+    if let (Some(again), [Some(old), Some(new)]) = (&mut runs.again, unsteady.each_ref().map(Unsteady::total))
+    {
+        (again.old.totals, again.new.totals) = (fill::of_run(old), fill::of_run(new));
+    }
+    runs
 }
 
 /// Two runs compared in the way that is asked for.
@@ -422,8 +451,13 @@ fn remarks(args: &Args) -> anyhow::Result<[Vec<remarks::Remark>; 2]> {
     Ok([read(&args.old_remarks)?, read(&args.new_remarks)?])
 }
 
+/// Whether `--fail-if` holds, or is not known.
+fn holds(args: &Args, metrics: &gate::Looked) -> bool {
+    args.fail_if.as_ref().is_some_and(|of| of.value(metrics) != Value::Truth(false))
+}
+
 /// Whether `--fail-if` holds, or is not known; it is said why.
-fn fails(args: &Args, metrics: &gate::Looked<'_>) -> bool {
+fn fails(args: &Args, metrics: &gate::Looked) -> bool {
     let Some(expression) = &args.fail_if else { return false };
     let (how, hint) = match expression.value(metrics) {
         Value::Truth(false) => return false,
@@ -457,8 +491,23 @@ fn answer(runs: Option<&RunsView>) -> Answer {
     if runs.is_none_or(RunsView::are_alike) { Answer::Yes } else { Answer::No }
 }
 
+/// All functions of a comparison.
+pub fn functions(view: &CompareView) -> FunctionsView<'_> {
+    FunctionsView {
+        schema: FunctionsView::SCHEMA,
+        functions: &view.functions,
+        unmatched: &view.unmatched,
+        metric: &view.metric,
+    }
+}
+
 /// Prints what is asked for of a comparison.
-fn print(args: &Args, sides: &[Side<'_>; 2], found: &Comparison, view: &CompareView) -> anyhow::Result<()> {
+fn print(
+    args: &Args,
+    (sides, events): (&[Side<'_>; 2], &fill::Sums),
+    found: &Comparison,
+    view: &CompareView,
+) -> anyhow::Result<()> {
     let shown = &args.shown;
     if let Some(anchors) = view.anchors.as_ref().filter(|_| args.output.format() != output::Format::Json) {
         return args.output.print(&AnchorsView { anchors });
@@ -470,8 +519,16 @@ fn print(args: &Args, sides: &[Side<'_>; 2], found: &Comparison, view: &CompareV
         return args.output.print(&parts::one(sides, found, view, n)?);
     }
     if shown.functions {
-        let (functions, metric) = (view.functions.as_slice(), view.metric.as_str());
-        return args.output.print(&FunctionsView { schema: FunctionsView::SCHEMA, functions, metric });
+        return args.output.print(&functions(view));
+    }
+    let metric = args.metric.clone();
+    if shown.loops {
+        let loops = fill::loops(sides, found);
+        return args.output.print(&LoopsView { schema: LoopsView::SCHEMA, loops, metric });
+    }
+    if shown.modules {
+        let modules = fill::modules(sides, found, events);
+        return args.output.print(&ModulesView { schema: ModulesView::SCHEMA, modules, metric });
     }
     match &shown.function {
         None => args.output.print(view),

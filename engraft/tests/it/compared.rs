@@ -424,6 +424,21 @@ fn both_programs_run_alike_and_are_recorded() {
     assert_eq!(by_chance(&said), 0, "{said}");
     assert!(number(&said["unsteady"]) > 0.0 && said["runs"]["times"] == 2, "{said}");
     assert_eq!(said["outliers"][0]["function"], "steady", "{said}");
+    assert_eq!(row(&said, "chance")["repeats"], false, "{said}");
+    assert_eq!(row(&said, "steady")["repeats"], true, "{said}");
+    for build in ["old", "new"] {
+        let again = &said["runs"]["again"][build];
+        assert_eq!((&again["ended_alike"], &again["same_stdout"]), (&true.into(), &true.into()), "{said}");
+        assert_ne!(again["totals"]["dyn.agg.total"], said["totals"][build]["dyn.agg.total"], "{said}");
+    }
+    let left_out = said["runs"]["left_out"].as_array().expect("a list");
+    assert!(left_out.iter().any(|name| name == "libc.so.6"), "{said}");
+    // Nor does a gate ask for functions that do not do the same twice.
+    let gate = format!("compare ./old ./old --setup {setup} --fail-if any(function,dyn.agg.total!=1)");
+    for (runs, code) in [(1, 1), (2, 0)] {
+        let ran = with_input(place, &format!("{gate} --runs {runs} -- one two"), "a\n");
+        assert_eq!(ran.code, Some(code), "{runs}: {} {}", ran.stdout, ran.stderr);
+    }
     // Without the setup, the second finds what the first has written.
     std::fs::remove_file(place.join("kept")).expect("it was written");
     let ran = with_input(place, "compare ./old ./old -- one", "");

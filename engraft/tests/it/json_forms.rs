@@ -34,10 +34,11 @@ fn keys(value: &Value, maps: &[&str], into: &mut BTreeSet<String>) {
         Value::Object(object) => {
             for (key, value) in object {
                 into.insert(key.clone());
+                let is_map = |inner: &serde_json::Map<String, Value>| {
+                    maps.contains(&key.as_str()) && !inner.values().any(|of| of.is_object() || of.is_array())
+                };
                 match value {
-                    Value::Object(inner) if maps.contains(&key.as_str()) => {
-                        inner.values().for_each(|value| keys(value, maps, into));
-                    }
+                    Value::Object(inner) if is_map(inner) => {}
                     _ => keys(value, maps, into),
                 }
             }
@@ -113,6 +114,8 @@ fn every_key_that_is_printed_is_documented() {
         ("compare old.trace new.trace --json", false),
         ("compare old.trace new.trace --function main --json", false),
         ("compare old.trace new.trace --functions --json", false),
+        ("compare old.trace new.trace --loops --json", false),
+        ("compare old.trace new.trace --modules --json", false),
         ("compare old.trace new.trace --intervals --json", false),
         ("compare old.trace new.trace --outlier 1 --json", false),
         ("compare old.trace new.trace --anchors --json", false),
@@ -136,7 +139,7 @@ fn every_key_that_is_printed_is_documented() {
         };
         let mut printed = BTreeSet::new();
         let maps: &[&str] = match form.starts_with("engraft.compare") {
-            true => &["old", "new"],
+            true => &["old", "new", "totals", "metrics"],
             false => &["springboards", "functions_by_origin", "functions_by_sure", "environment"],
         };
         keys(&object, maps, &mut printed);

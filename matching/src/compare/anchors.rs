@@ -188,12 +188,15 @@ fn sureness(readings: &[Reading<'_>; 2], aligned: &Aligned) -> Vec<f64> {
             times.entry(item.key).or_default()[n] += 1.0;
         }
     }
+    // No surer than that the functions are one.
+    let new = readings[1].side.log.activities.get(aligned.activities[1] as usize);
+    let most = new.map_or(1.0, |of| readings[1].keys.how_function(of.function).1);
     let sure = |&(x, y): &(usize, usize)| {
         let (Some(a), Some(b)) = (aligned.items[0].get(x), aligned.items[1].get(y)) else { return 0.0 };
         let [old, new] = times.get(&a.key).copied().unwrap_or_default();
         let share = if a.key == b.key { old.min(new) / old.max(new).max(1.0) } else { 0.5 };
         let is_same = readings[0].print(a.name, a) == readings[1].print(b.name, b);
-        if is_same { share.sqrt() } else { share }
+        most.min(if is_same { share.sqrt() } else { share })
     };
     aligned.pairs.iter().map(sure).collect()
 }

@@ -1,7 +1,7 @@
 //! What each function did in both runs.
 
 use super::code::NONE;
-use super::keys::Keys;
+use super::keys::{How, Keys};
 use super::log::{Counted, Gap, Side};
 use program::{Metric, Mix};
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,16 +27,20 @@ pub struct FunctionPair {
     pub name: String,
     /// What it did in each run, if it did anything.
     pub sides: [Option<FunctionMix>; 2],
+    /// How it was found out that both are one.
+    pub how: How,
+    /// How sure that is, from 0 to 1.
+    pub sure: f64,
 }
 
 impl FunctionPair {
-    /// How sure it is that both sides are the same, from 0 to 1: names alone say so, and are less sure where
-    /// not as many functions have the name in both builds.
+    /// How sure it is that both sides are the same, from 0 to 1: less sure than how they were found where not
+    /// as many functions have the name in both builds.
     pub fn confidence(&self) -> f64 {
         let [old, new] = self.sides.each_ref().map(|of| of.as_ref().map_or(0, |of| of.functions.len()));
         #[expect(clippy::cast_precision_loss, reason = "few")]
         let share = old.min(new) as f64 / old.max(new).max(1) as f64;
-        share
+        share * self.sure
     }
 }
 
@@ -104,7 +108,11 @@ pub fn pairs(sides: &[Side<'_>; 2], keys: &Keys) -> Vec<FunctionPair> {
     let pair = |number: u32| {
         let both = [old.remove(&number), new.remove(&number)];
         let name = both.iter().flatten().next().map_or("", |(name, _)| *name);
-        FunctionPair { name: name.to_owned(), sides: both.map(|of| of.map(|(_, mix)| mix)) }
+        let sides = both.map(|of| of.map(|(_, mix)| mix));
+        let hows = sides[1].iter().flat_map(|of| &of.functions).map(|of| keys.how_function(*of));
+        let least_sure = hows.min_by(|a, b| a.1.total_cmp(&b.1));
+        let (how, sure) = least_sure.filter(|_| sides[0].is_some()).unwrap_or((How::Alone, 1.0));
+        FunctionPair { name: name.to_owned(), sides, how, sure }
     };
     let mut all: Vec<FunctionPair> = numbers.into_iter().map(pair).collect();
     let insns = |of: &Option<FunctionMix>| of.as_ref().map_or(0, |of| of.dynamic.get(Metric::Total));

@@ -210,7 +210,8 @@ impl<'a> Intervals<'a> {
     /// Adds what is between the events of two activities.
     pub fn add(&mut self, aligned: &Aligned) {
         let of_both = [0, 1].map(|n: usize| self.function(n, aligned.activities[n]));
-        let share = paired_share(aligned);
+        // No surer than that the functions are one.
+        let share = paired_share(aligned).min(self.keys().how_function(of_both[1]).1);
         let start = of_both.map(|function| (function, Place::Start));
         let mut from = if aligned.is_first { start } else { self.from };
         let mut at = [0; 2];

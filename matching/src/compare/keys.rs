@@ -23,7 +23,7 @@ pub struct Origin {
     pub line: u32,
 }
 
-/// How it was found out that a call, or a loop, of both builds is one.
+/// How it was found out that a function, a call, or a loop of both builds is one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum How {
     /// By the line that it was written in, or the lines of the loop's body.
@@ -32,8 +32,10 @@ pub enum How {
     NearLine,
     /// By the names of both functions alone.
     Names,
-    /// By what a matching of the builds says of the block.
+    /// By what a matching of the builds says of the block, or of the function.
     Block,
+    /// A function by who calls it how often, and whom it calls.
+    Calls,
     /// A person says so.
     Pinned,
     /// It was not: one build alone has it.
@@ -46,6 +48,8 @@ pub struct Keys {
     names: HashMap<Box<str>, u32>,
     /// By side, and function: its number; equal ones have one.
     pub functions: [Vec<u32>; 2],
+    /// By function of the new build: how that was found out, and how sure it is, from 0 to 1.
+    how_functions: Vec<(How, f64)>,
     /// By side, and site: where it was written.
     pub sites: [Vec<Option<Origin>>; 2],
     /// Lines of calls that are others in the new build: by that line and what is called.
@@ -71,8 +75,12 @@ impl Keys {
     /// Of two sides; `was` says what is what where neither lines nor names say it.
     pub fn of(sides: &[Side<'_>; 2], was: &Was) -> Keys {
         let mut keys = Keys::default();
-        keys.functions = functions(&mut keys.names, sides, was);
-        unnamed::pair(sides, &mut keys.functions);
+        (keys.functions, keys.how_functions) = functions(&mut keys.names, sides, was);
+        for (new, sure) in unnamed::pair(sides, &mut keys.functions) {
+            if let Some(how) = keys.how_functions.get_mut(new as usize) {
+                *how = (How::Calls, sure);
+            }
+        }
         // Lines that one build alone has say nothing of the other one.
         let have_lines = [0, 1].map(|n: usize| have_lines(sides, n));
         let is_told = |n: usize, function: u32| {
@@ -105,6 +113,12 @@ impl Keys {
         keys.has_lines = lines.each_ref().map(|of| of.iter().map(Option::is_some).collect());
         (keys.loops, keys.how_loops) = loops(lines, sides, was);
         keys
+    }
+
+    /// How it is known what a function of the new build is, and how sure that is, from 0 to 1.
+    pub fn how_function(&self, function: u32) -> (How, f64) {
+        // What is of no function is a thread's.
+        self.how_functions.get(function as usize).copied().unwrap_or((How::Names, 1.0))
     }
 
     /// How it is known what a call of side `n` is.
@@ -163,8 +177,13 @@ fn number(names: &mut HashMap<Box<str>, u32>, name: &str) -> u32 {
     next
 }
 
-/// By side and function: the number of its name; where none says it, what it was.
-fn functions(names: &mut HashMap<Box<str>, u32>, [old, new]: &[Side<'_>; 2], was: &Was) -> [Vec<u32>; 2] {
+/// By side and function: the number of its name; where none says it, what it was. By function of the new
+/// build, how that was found out.
+fn functions(
+    names: &mut HashMap<Box<str>, u32>,
+    [old, new]: &[Side<'_>; 2],
+    was: &Was,
+) -> ([Vec<u32>; 2], Vec<(How, f64)>) {
     // What no name can be: one file is the same whoever loads it.
     let unnamed = |side: &Side<'_>, of: &Function| {
         let id = side.modules.get(of.module as usize).map(|module| module.program.image.id.0);
@@ -176,6 +195,7 @@ fn functions(names: &mut HashMap<Box<str>, u32>, [old, new]: &[Side<'_>; 2], was
     let of_old = old.code.functions.iter().map(|of| number(names, &name(old, of))).collect::<Vec<u32>>();
     let all = old.code.functions.iter().zip(&of_old);
     let numbers: HashMap<InModule, u32> = all.map(|(of, n)| ((of.module, of.entry), *n)).collect();
+    let olds: BTreeSet<u32> = of_old.iter().copied().collect();
     let taken: BTreeSet<u32> = was.pins.values().filter_map(|entry| numbers.get(entry)).copied().collect();
     let forbidden = |found: u32, here: InModule| {
         let is_it = |(old, new): &&(InModule, InModule)| *new == here && numbers.get(old) == Some(&found);
@@ -191,19 +211,22 @@ fn functions(names: &mut HashMap<Box<str>, u32>, [old, new]: &[Side<'_>; 2], was
         let is_known = of.is_named && names.contains_key(&of.bare);
         let here = (of.module, of.entry);
         if let Some(pinned) = was.pins.get(&here).and_then(|entry| numbers.get(entry)) {
-            return *pinned;
+            return (*pinned, (How::Pinned, 1.0));
         }
         let entry = was.functions.get(&here).filter(|_| !is_known);
-        let known = entry.and_then(|entry| entries.get(entry)).copied();
-        let found = known.unwrap_or_else(|| number(names, &name(new, of)));
+        let known = entry.and_then(|(entry, sure)| Some((*entries.get(entry)?, (How::Block, *sure))));
+        let (found, how) = known.unwrap_or_else(|| {
+            let found = number(names, &name(new, of));
+            (found, (if olds.contains(&found) { How::Names } else { How::Alone }, 1.0))
+        });
         // It is none of those that are said to be another's, or not to be its.
         match taken.contains(&found) || forbidden(found, here) {
-            true => number(names, &format!("\0{} {}", of.module, of.entry)),
-            false => found,
+            true => (number(names, &format!("\0{} {}", of.module, of.entry)), (How::Alone, 1.0)),
+            false => (found, how),
         }
     });
-    let of_new = of_new.collect();
-    [of_old, of_new]
+    let (of_new, how) = of_new.unzip();
+    ([of_old, of_new], how)
 }
 
 /// By number of a name of the new build: the number of the function of that name, where it has another one.

@@ -131,7 +131,7 @@ pub struct Gap {
 }
 
 /// What is counted of a block.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Counted {
     /// That it ran.
     Run = 0,

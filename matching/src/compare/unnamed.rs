@@ -59,17 +59,23 @@ struct Signature {
     callees: Vec<(u32, u64)>,
 }
 
+/// How sure a pair is: by callers and callees, by callers alone, by how often alone. None is as sure as a
+/// name.
+const SURE: [f64; 3] = [0.8, 0.7, 0.5];
+
 /// Gives functions of the new build that have no name the numbers of those of the old build that they are,
 /// in `numbers`, by side and function. Two are the same if no others of their builds are called as often by
-/// the same, and call the same as often; those that were found say more of others.
-pub fn pair(sides: &[Side<'_>; 2], numbers: &mut [Vec<u32>; 2]) {
+/// the same, and call the same as often; those that were found say more of others. Which ones of the new
+/// build, and how sure that is, from 0 to 1.
+pub fn pair(sides: &[Side<'_>; 2], numbers: &mut [Vec<u32>; 2]) -> Vec<(u32, f64)> {
+    let mut paired = Vec::new();
     let free = |n: usize| {
         let other: BTreeSet<u32> = numbers[1 - n].iter().copied().collect();
         let mut all = sides[n].code.functions.iter().zip(&numbers[n]);
         all.any(|(of, number)| !of.is_named && !other.contains(number))
     };
     if !free(0) || !free(1) {
-        return;
+        return paired;
     }
     let calls = sides.each_ref().map(Calls::of);
     loop {
@@ -81,7 +87,7 @@ pub fn pair(sides: &[Side<'_>; 2], numbers: &mut [Vec<u32>; 2]) {
             |signature| Signature { callees: Vec::new(), ..signature },
             |signature| Signature { callees: Vec::new(), callers: Vec::new(), ..signature },
         ];
-        let found = ways.iter().find_map(|way| {
+        let found = ways.iter().zip(SURE).find_map(|(way, sure)| {
             let unique = [0, 1].map(|n: usize| {
                 let mut found: BTreeMap<Signature, Option<u32>> = BTreeMap::new();
                 for (function, of) in (0..).zip(&sides[n].code.functions) {
@@ -98,9 +104,10 @@ pub fn pair(sides: &[Side<'_>; 2], numbers: &mut [Vec<u32>; 2]) {
                 Some(((*old)?, unique[1].get(signature).copied().flatten()?))
             };
             let pairs: Vec<(u32, u32)> = unique[0].iter().filter_map(pair).collect();
-            (!pairs.is_empty()).then_some(pairs)
+            (!pairs.is_empty()).then_some((pairs, sure))
         });
-        let Some(found) = found else { return };
+        let Some((found, sure)) = found else { return paired };
+        paired.extend(found.iter().map(|(_, new)| (*new, sure)));
         for (old, new) in found {
             let number = numbers[0].get(old as usize).copied();
             let place = numbers[1].get_mut(new as usize);

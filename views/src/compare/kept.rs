@@ -1,6 +1,7 @@
 //! A comparison as a file keeps it: all that is said of two runs, and the code that ran in them.
 
 use super::parts::{IntervalRow, IntervalsView, OutlierView, RanBlock};
+use super::tables::{LoopRow, LoopsView, ModuleRow, ModulesView};
 use super::{Amount, Both, CompareView};
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +14,12 @@ pub struct KeptComparison {
     pub metric: String,
     /// All intervals, those with most instructions first.
     pub intervals: Vec<IntervalRow>,
+    /// Loops.
+    #[serde(default)]
+    pub loops: Vec<LoopRow>,
+    /// Modules.
+    #[serde(default)]
+    pub modules: Vec<ModuleRow>,
     /// Blocks that ran, with how often they did in all.
     pub code: Both<Vec<RanBlock>>,
     /// By outlier: which blocks ran in it, as `code` has them, and how often.
@@ -29,6 +36,16 @@ impl KeptComparison {
     /// All intervals.
     pub fn into_intervals(self) -> IntervalsView {
         IntervalsView { schema: IntervalsView::SCHEMA, intervals: self.intervals }
+    }
+
+    /// All loops.
+    pub fn into_loops(self) -> LoopsView {
+        LoopsView { schema: LoopsView::SCHEMA, loops: self.loops, metric: self.metric }
+    }
+
+    /// All modules.
+    pub fn into_modules(self) -> ModulesView {
+        ModulesView { schema: ModulesView::SCHEMA, modules: self.modules, metric: self.metric }
     }
 
     /// Outlier `n`, from 1 on, with its code; nothing if there are not so many.

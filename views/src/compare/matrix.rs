@@ -1,7 +1,7 @@
 //! Many builds on many inputs, each against one.
 
 use super::{Both, Matched, OutlierRow, RunsView, percent_of, times, whole};
-use crate::{Table, View, cut};
+use crate::{Table, View};
 use serde::Serialize;
 
 /// All comparisons.
@@ -58,7 +58,7 @@ impl View for MatrixView {
             let Both { old, new } = row.amount;
             let heavy = &row.matched.heavy;
             let alike = if row.runs.are_alike() { "yes" } else { "no" };
-            let most = row.largest.as_ref().map_or_else(|| "-".to_owned(), |row| cut(&row.function));
+            let most = row.largest.as_ref().map_or_else(|| "-".to_owned(), |row| row.function.clone());
             t.row([
                 row.input.clone(),
                 row.old.clone(),

@@ -2,7 +2,7 @@
 //! that was found out.
 
 use super::{Amount, Both, difference, times, whole};
-use crate::{Table, View, address, cut};
+use crate::{Table, View, address};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
 
@@ -59,7 +59,7 @@ impl View for IntervalsView {
                 format!("{:.1}", row.length.old),
                 format!("{:.1}", row.length.new),
                 format!("{:.2}", row.confidence),
-                cut(&row.function),
+                row.function.clone(),
                 both(&row.from),
                 both(&row.to),
             ]);

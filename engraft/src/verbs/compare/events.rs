@@ -9,7 +9,7 @@ use crate::verbs::sample::recorded::Recorded;
 use matching::compare::{Counted, Side, Weights};
 use profile::samples::Frame;
 use profile::values::{Place, Watched};
-use program::Va;
+use program::{ImageId, Va};
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use views::compare::{EVENTS, MISALIGNED};
@@ -75,6 +75,8 @@ fn sampled(path: &Path, side: &Side<'_>) -> anyhow::Result<BTreeMap<String, Weig
         let hint = "record each build by `engraft sample --event NAME --period 1`, on the same input";
         return Err(Hinted::new(format!("{}: there are no samples in it", path.display()), hint).into());
     };
+    let ids: Vec<_> = recorded.images().collect();
+    is_of_build(path, &ids, side)?;
     let blocks = blocks(side);
     let mut runs: BTreeMap<u32, u64> = BTreeMap::new();
     for (block, what, n) in side.log.gaps.iter().flat_map(|(_, gap)| gap.counts()) {
@@ -123,6 +125,20 @@ fn sampled(path: &Path, side: &Side<'_>) -> anyhow::Result<BTreeMap<String, Weig
     Ok(found)
 }
 
+/// Refuses a recording of another build than that of a side; each of its files with what identifies it, if
+/// that was kept.
+fn is_of_build(path: &Path, files: &[(String, Option<ImageId>)], side: &Side<'_>) -> anyhow::Result<()> {
+    let ours = |id: &ImageId| side.modules.iter().any(|module| module.program.image.id == *id);
+    let mut known = files.iter().filter_map(|(_, id)| *id).peekable();
+    if known.peek().is_none() || known.any(|id| ours(&id)) {
+        return Ok(());
+    }
+    let name = side.modules.first().map_or("", |of| of.name.as_str());
+    let what = format!("{} is of another build than the trace of {name}", path.display());
+    Err(Hinted::new(what, "record the builds that are compared; or are the old and the new one swapped?")
+        .into())
+}
+
 /// Fewer samples than that say next to nothing.
 const FEW: u64 = 30;
 
@@ -136,7 +152,9 @@ fn number_of(n: u64, times: u64) -> f64 {
 /// # Errors
 /// If the recording cannot be read, or was not made with `--auto`.
 fn misaligned(path: &Path, side: &Side<'_>) -> anyhow::Result<Weights> {
-    let values = Source::read(path)?.values()?;
+    let source = Source::read(path)?;
+    is_of_build(path, &source.files(), side)?;
+    let values = source.values()?;
     let mut accesses: Vec<(&Place, u8)> = Vec::new();
     for place in values.iter().flat_map(|values| &values.places) {
         if let Some(Watched::Access { width }) = place.watched {

@@ -3,11 +3,13 @@
 use super::Args;
 use crate::input::names::whole;
 use matching::compare::{
-    At, Comparison, Events, FunctionMix, NONE, Outlier, Place, Side, TracedModule, Wasted,
+    At, Comparison, Events, FunctionMix, FunctionPair, How, LoopPair, NONE, Outlier, Place, Side,
+    TracedModule, Unsteady, Wasted,
 };
 use program::{Metric, Mix, Va, Waste};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use views::compare::tables::{LoopRow, ModuleRow};
 use views::compare::{
     Amount, Both, CompareView, EVENTS, FunctionRow, Matched, MatchedEvents, OutlierRow, Reason, RunsView,
     UnmatchedRow, WastedRow,
@@ -16,11 +18,11 @@ use views::compare::{
 /// Of events, by metric and build: how many each function has.
 pub type Sums = BTreeMap<String, [BTreeMap<u32, f64>; 2]>;
 
-/// The comparison, as it is asked for.
+/// The comparison, as it is asked for; with what is by chance, by build.
 pub fn view(
     args: &Args,
     runs: Option<&RunsView>,
-    sides: &[Side<'_>; 2],
+    (sides, unsteady): (&[Side<'_>; 2], &[Unsteady; 2]),
     found: &Comparison,
     events: &Sums,
 ) -> CompareView {
@@ -33,9 +35,12 @@ pub fn view(
                 old: metrics(old, 0, events),
                 new: metrics(new, 1, events),
                 confidence: pair.confidence(),
+                how: how_function(pair.how).to_owned(),
+                module: Both { old: module_of(&sides[0], old), new: module_of(&sides[1], new) },
+                repeats: repeats(pair, unsteady),
             }),
-            [Some(old), None] => unmatched.old.push(alone(&pair.name, old, &found.totals[0])),
-            [None, Some(new)] => unmatched.new.push(alone(&pair.name, new, &found.totals[1])),
+            [Some(old), None] => unmatched.old.push(alone(&pair.name, old, 0, (sides, found, events))),
+            [None, Some(new)] => unmatched.new.push(alone(&pair.name, new, 1, (sides, found, events))),
             [None, None] => {}
         }
     }
@@ -98,6 +103,13 @@ fn of_mix(prefix: &str, mix: &Mix, into: &mut BTreeMap<String, Amount>) {
     }
 }
 
+/// All that is known of what ran, of a mix alone.
+pub fn of_run(mix: &Mix) -> BTreeMap<String, Amount> {
+    let mut all = BTreeMap::new();
+    of_mix("dyn", mix, &mut all);
+    all
+}
+
 /// All that is known of a run.
 fn totals(found: &Comparison, n: usize, events: &Sums) -> BTreeMap<String, Amount> {
     let mut all = BTreeMap::new();
@@ -129,10 +141,94 @@ pub fn metrics(of: &FunctionMix, n: usize, events: &Sums) -> BTreeMap<String, Am
     all
 }
 
-fn alone(name: &str, of: &FunctionMix, total: &Mix) -> UnmatchedRow {
+/// A function that side `n` alone has.
+fn alone(
+    name: &str,
+    of: &FunctionMix,
+    n: usize,
+    (sides, found, events): (&[Side<'_>; 2], &Comparison, &Sums),
+) -> UnmatchedRow {
     let instructions = of.dynamic.get(Metric::Total);
-    let share = views::ratio(instructions, total.get(Metric::Total));
-    UnmatchedRow { name: whole(name), instructions, share }
+    let share = views::ratio(instructions, found.totals[n].get(Metric::Total));
+    let (module, metrics) = (module_of(&sides[n], of), metrics(of, n, events));
+    UnmatchedRow { name: whole(name), instructions, share, module, metrics }
+}
+
+/// The file that a function is in.
+fn module_of(side: &Side<'_>, of: &FunctionMix) -> String {
+    let function = of.functions.first().and_then(|of| side.code.functions.get(*of as usize));
+    let module = function.and_then(|of| side.modules.get(of.module as usize));
+    module.map_or_else(String::new, |of| of.name.clone())
+}
+
+/// Whether two runs of each build did the same in a function; nothing, if there was one of each.
+pub fn repeats(pair: &FunctionPair, unsteady: &[Unsteady; 2]) -> Option<bool> {
+    let of = |n: usize| pair.sides[n].as_ref().map(|of| unsteady[n].has_function(of));
+    let known: Vec<bool> = [of(0), of(1)].into_iter().flatten().collect::<Option<_>>()?;
+    Some(!known.contains(&true))
+}
+
+/// How it was found out that a function of both builds is one.
+fn how_function(how: How) -> &'static str {
+    match how {
+        How::Line | How::NearLine | How::Names => "names",
+        How::Block => "match",
+        How::Calls => "calls",
+        How::Pinned => "pinned",
+        How::Alone => "alone",
+    }
+}
+
+/// All loops that ran.
+pub fn loops(sides: &[Side<'_>; 2], found: &Comparison) -> Vec<LoopRow> {
+    let row = |of: &LoopPair| {
+        let at = |n: usize| of.at[n].map(|at| place(&sides[n], at));
+        let function = [0, 1].into_iter().find_map(|n: usize| of.at[n].map(|at| name(&sides[n], at.0)));
+        LoopRow {
+            function: function.unwrap_or_default(),
+            at: Both { old: at(0), new: at(1) },
+            rounds: Both { old: of.rounds[0], new: of.rounds[1] },
+            old: of_run(&of.mixes[0]),
+            new: of_run(&of.mixes[1]),
+        }
+    };
+    found.loops.iter().map(row).collect()
+}
+
+/// What the functions of each module add up to. The programs themselves are one, whatever they are called;
+/// libraries are if they are called alike.
+pub fn modules(sides: &[Side<'_>; 2], found: &Comparison, events: &Sums) -> Vec<ModuleRow> {
+    let sums = [0, 1].map(|n: usize| {
+        let mut sums: BTreeMap<u32, FunctionMix> = BTreeMap::new();
+        for of in found.functions.iter().filter_map(|pair| pair.sides[n].as_ref()) {
+            let function = of.functions.first().and_then(|of| sides[n].code.functions.get(*of as usize));
+            let Some(function) = function else { continue };
+            let sum = sums.entry(function.module).or_default();
+            sum.dynamic.add_times(&of.dynamic, 1);
+            sum.fixed.add_times(&of.fixed, 1);
+            sum.calls += of.calls;
+            sum.functions.extend(&of.functions);
+        }
+        sums
+    });
+    let name = |n: usize, module: u32| sides[n].modules.get(module as usize).map(|of| of.name.clone());
+    let mut taken = BTreeSet::new();
+    let mut rows = Vec::new();
+    for (&old, sum) in &sums[0] {
+        let is_it = |new: &&u32| (old == 0) == (**new == 0) && (old == 0 || name(0, old) == name(1, **new));
+        let new = sums[1].keys().find(is_it).copied();
+        taken.extend(new);
+        rows.push(ModuleRow {
+            module: Both { old: name(0, old), new: new.and_then(|new| name(1, new)) },
+            old: metrics(sum, 0, events),
+            new: new.and_then(|new| sums[1].get(&new)).map(|of| metrics(of, 1, events)).unwrap_or_default(),
+        });
+    }
+    for (&new, sum) in sums[1].iter().filter(|(new, _)| !taken.contains(new)) {
+        let module = Both { old: None, new: name(1, new) };
+        rows.push(ModuleRow { module, old: BTreeMap::new(), new: metrics(sum, 1, events) });
+    }
+    rows
 }
 
 /// A count, rounded.

@@ -1,15 +1,15 @@
 //! `--fail-if`: what an expression is about.
 
-use super::fill::{Sums, amount, metrics, name, place};
+use super::fill::{Sums, amount, metrics, name, place, repeats};
 use matching::compare::expression::{EVENTS, Metrics, Of, Which};
-use matching::compare::{At, Comparison, FunctionPair, Key, Side};
+use matching::compare::{At, Comparison, FunctionPair, Key, Side, Unsteady};
 use program::Metric;
 use std::collections::BTreeMap;
-use views::compare::{Amount, CompareView};
+use views::compare::{Amount, Both, CompareView};
 
 /// Metrics of two runs, and of their parts.
-pub struct Looked<'a> {
-    view: &'a CompareView,
+pub struct Looked {
+    totals: [BTreeMap<String, Amount>; 2],
     functions: Vec<Part>,
     intervals: Vec<Part>,
 }
@@ -41,14 +41,14 @@ impl Part {
 /// Instructions that ran.
 const TOTAL: &str = "dyn.agg.total";
 
-impl<'a> Looked<'a> {
+impl Looked {
     /// Those of a comparison, which was asked for what ran in intervals.
     pub fn new(
-        view: &'a CompareView,
-        sides: &[Side<'_>; 2],
+        view: &CompareView,
+        (sides, unsteady): (&[Side<'_>; 2], &[Unsteady; 2]),
         found: &Comparison,
         events: &Sums,
-    ) -> Looked<'a> {
+    ) -> Looked {
         let totals = [amount(&view.totals.old, TOTAL), amount(&view.totals.new, TOTAL)];
         let function = |pair: &FunctionPair| {
             let of = |n: usize| pair.sides[n].as_ref().map(|of| metrics(of, n, events)).unwrap_or_default();
@@ -64,8 +64,22 @@ impl<'a> Looked<'a> {
                 format!("{}, from {} to {}", name(&sides[0], key.functions[0]), at(key.from), at(key.to));
             Part::new(name, [of(0), of(1)], totals, false)
         };
-        let functions = found.functions.iter().map(function).collect();
-        Looked { view, functions, intervals: found.mixes.iter().map(interval).collect() }
+        // What a build does by chance is no difference of the builds.
+        let is_steady = |pair: &&FunctionPair| repeats(pair, unsteady) != Some(false);
+        let functions = found.functions.iter().filter(is_steady).map(function).collect();
+        let intervals = found.mixes.iter().map(interval).collect();
+        Looked { totals: [view.totals.old.clone(), view.totals.new.clone()], functions, intervals }
+    }
+
+    /// The same, with what ran in the second run of each build; nothing, if there was none.
+    pub fn of_second_runs(mut self, view: &CompareView) -> Option<Looked> {
+        let Both { old, new } = view.runs.as_ref()?.again.as_ref()?;
+        for (of, again) in self.totals.iter_mut().zip([old, new]) {
+            // What is not known of second runs is as in the first.
+            of.retain(|name, _| !name.starts_with("dyn.") || name.starts_with(EVENTS));
+            of.extend(again.totals.clone());
+        }
+        Some(self)
     }
 }
 
@@ -76,14 +90,14 @@ fn looked_up(all: &BTreeMap<String, Amount>, name: &str) -> Option<f64> {
     all.get(name).map(|n| n.0).or((!is_share && !name.starts_with(EVENTS)).then_some(0.0))
 }
 
-impl Metrics for Looked<'_> {
+impl Metrics for Looked {
     fn name(&self) -> String {
         "the whole program".to_owned()
     }
 
     fn metric(&self, which: Which, name: &str) -> Option<f64> {
-        let all = if which == Which::Old { &self.view.totals.old } else { &self.view.totals.new };
-        looked_up(all, name)
+        let [old, new] = &self.totals;
+        looked_up(if which == Which::Old { old } else { new }, name)
     }
 
     fn parts(&self, of: Of) -> Vec<&dyn Metrics> {

@@ -130,8 +130,9 @@ fn compared(args: &Args, matrix: &Matrix, given: &Given, runs: &[Run]) -> anyhow
         let found = super::by_scheme(args.scheme, &sides, &super::was(a, b), &asked)?;
         let alike = differences(&[&runs[old], &runs[new]], 1)?;
         let none = Sums::default();
-        let view = fill::view(args, None, &sides, &found, &none);
-        let fails = is_asked && super::fails(args, &Looked::new(&view, &sides, &found, &none));
+        let steady = <[matching::compare::Unsteady; 2]>::default();
+        let view = fill::view(args, None, (&sides, &steady), &found, &none);
+        let fails = is_asked && super::fails(args, &Looked::new(&view, (&sides, &steady), &found, &none));
         Ok((view, alike, fails))
     };
     let by_name = |name: &String| matrix.builds.iter().position(|build| build.name == *name);

@@ -1,6 +1,6 @@
 //! Parts of a comparison that are asked for one by one.
 
-use super::fill::{count, line, name, number, place};
+use super::fill::{Sums, count, line, loops, modules, name, number, place};
 use crate::input::names::near;
 use crate::output::Hinted;
 use matching::compare::{
@@ -95,7 +95,7 @@ fn block(side: &Side<'_>, function: &Function, at: u32, runs: f64) -> Option<Ran
 }
 
 /// All of a comparison, as a file keeps it.
-pub fn kept(sides: &[Side<'_>; 2], found: &Comparison, view: CompareView) -> KeptComparison {
+pub fn kept(sides: &[Side<'_>; 2], found: &Comparison, events: &Sums, view: CompareView) -> KeptComparison {
     let [(old, of_old), (new, of_new)] = [0, 1].map(|n: usize| code(&sides[n]));
     let places = [of_old, of_new];
     let ran = |of: &Outlier, n: usize| {
@@ -105,6 +105,8 @@ pub fn kept(sides: &[Side<'_>; 2], found: &Comparison, view: CompareView) -> Kep
     KeptComparison {
         metric: view.metric.clone(),
         intervals: intervals(sides, found).intervals,
+        loops: loops(sides, found),
+        modules: modules(sides, found, events),
         ran: found.outliers.iter().map(|of| Both { old: ran(of, 0), new: ran(of, 1) }).collect(),
         code: Both { old, new },
         comparison: view,
@@ -142,19 +144,44 @@ pub fn anchors(all: &[Anchor]) -> Vec<AnchorRow> {
     all.iter().map(row).collect()
 }
 
+/// What the functions that ran are called.
+fn ran(side: &Side<'_>) -> BTreeSet<String> {
+    let numbers: BTreeSet<u32> = side.log.activities.iter().map(|of| of.function).collect();
+    numbers
+        .into_iter()
+        .filter(|of| (*of as usize) < side.code.functions.len())
+        .map(|of| name(side, of))
+        .collect()
+}
+
+/// The bare name of the function that people call like this, or that itself.
+pub fn bare_name<'a>(sides: &[Side<'a>; 2], asked: &'a str) -> &'a str {
+    let all = sides.iter().flat_map(|side| &side.code.functions);
+    let mut bare = all.map(|of| &*of.bare);
+    bare.find(|bare| *bare == asked || crate::input::names::whole(bare) == asked).unwrap_or(asked)
+}
+
 /// How it was found out what is what in a function.
 ///
 /// # Errors
 /// If it did not run.
 pub fn explained(sides: &[Side<'_>; 2], asked: &str, all: &[Explained]) -> anyhow::Result<ExplainedView> {
     if all.is_empty() {
-        let names: BTreeSet<&str> =
-            sides.iter().flat_map(|side| &side.code.functions).map(|of| &*of.bare).collect();
-        let what = match names.contains(asked) {
-            true => format!("{asked} calls nothing in either run, and has no loops"),
-            false => format!("no function {asked} ran"),
+        let ran = [0, 1].map(|n: usize| ran(&sides[n]));
+        let what = match [0, 1].map(|n: usize| ran[n].contains(asked)) {
+            [true, true] => format!(
+                "{asked} was not paired in the two runs, or calls nothing that is traced and has no loops"
+            ),
+            [false, false] => format!("no function {asked} ran"),
+            [is_old, _] => {
+                let (which, other) = if is_old { ("old", "new") } else { ("new", "old") };
+                format!(
+                    "{asked} ran in the {which} build alone; in the {other} one, it may have been inlined"
+                )
+            }
         };
-        let alike = near(names.into_iter().filter(|name| *name != asked), asked);
+        let names: BTreeSet<&String> = ran.iter().flatten().collect();
+        let alike = near(names.into_iter().map(String::as_str).filter(|name| *name != asked), asked);
         let hint = match alike.is_empty() {
             true => "`engraft compare --functions` lists those that ran".to_owned(),
             false => format!("perhaps {}", alike.join(", ")),
@@ -172,6 +199,7 @@ pub fn explained(sides: &[Side<'_>; 2], asked: &str, all: &[Explained]) -> anyho
             How::NearLine => "near-line",
             How::Names => "names",
             How::Block => "block",
+            How::Calls => "calls",
             How::Pinned => "pinned",
             How::Alone => "alone",
         },

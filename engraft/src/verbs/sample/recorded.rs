@@ -6,7 +6,7 @@ use crate::output;
 use measure::reports::sampled::{self, Who};
 use profile::recording::Recording;
 use profile::samples::{self, Frame, Named, NamedFrame, NamedModule, NamedSamples, Origin, Samples};
-use program::{Lines, Program, Va};
+use program::{ImageId, Lines, Program, Va};
 use std::path::{Path, PathBuf};
 use views::sample::SampleView;
 
@@ -80,6 +80,12 @@ impl Recorded {
     /// What module `n` is called.
     pub fn module(&self, n: u32) -> Option<String> {
         self.recording.modules.get(n as usize).map(|module| input::file_name(&module.profile.image.name))
+    }
+
+    /// The files that it has modules of, each with what identifies it, if that was kept.
+    pub fn images(&self) -> impl Iterator<Item = (String, Option<ImageId>)> {
+        let images = self.recording.modules.iter().map(|module| &module.profile.image);
+        images.map(|image| (input::file_name(&image.name), image.id))
     }
 
     /// With the names of its frames.

@@ -3,12 +3,12 @@
 use super::Args;
 use crate::input;
 use crate::output::{self, Hinted};
-use crate::verbs::compare::{function, parts::no_outlier};
+use crate::verbs::compare::{function, functions, parts::no_outlier};
 use std::path::Path;
-use views::compare::FunctionsView;
 
 /// What there is to be shown, as it is told.
-const WHAT: &str = "say `show FILE` alone, or with functions, function NAME, intervals, outlier N";
+const WHAT: &str =
+    "say `show FILE` alone, or with functions, loops, modules, function NAME, intervals, outlier N";
 
 /// Shows what is asked for of the comparison at `path`.
 ///
@@ -29,11 +29,9 @@ pub fn show(args: &Args, path: &Path) -> anyhow::Result<()> {
     let kept = input::comparison(path)?;
     match (args.what.as_deref(), args.name.as_deref()) {
         (None, None) => args.output.print_to(to, &kept.into_view()),
-        (Some("functions"), None) => {
-            let view = kept.into_view();
-            let (functions, metric) = (view.functions.as_slice(), view.metric.as_str());
-            args.output.print_to(to, &FunctionsView { schema: FunctionsView::SCHEMA, functions, metric })
-        }
+        (Some("functions"), None) => args.output.print_to(to, &functions(&kept.into_view())),
+        (Some("loops"), None) => args.output.print_to(to, &kept.into_loops()),
+        (Some("modules"), None) => args.output.print_to(to, &kept.into_modules()),
         (Some("function"), Some(name)) => args.output.print_to(to, &function(name, &kept.into_view())?),
         (Some("intervals"), None) => args.output.print_to(to, &kept.into_intervals()),
         (Some("outlier"), Some(number)) => {

@@ -1,9 +1,9 @@
 //! Parts of a comparison: intervals, the code of one, points that are the same, how that was found out; and
 //! comparisons of more than two builds.
 
-use super::{compared, disassembled, number, recorded, row, share};
+use super::{compared, counted, disassembled, number, recorded, row, share};
 use crate::needs;
-use crate::run::{engraft, folder, must};
+use crate::run::{built, engraft, folder, must};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -132,6 +132,14 @@ fn explain_says_how_calls_and_loops_were_told_to_be_the_same() {
     assert!(by_line.len() >= 3 && by_line.iter().all(|event| number(&event["paired"]) > 0.0), "{explained}");
     let place_of = |side: &str| by_line[0]["at"][side].as_str().expect("a place").to_owned();
     assert_eq!(place_of("old"), place_of("new"), "the same line: {explained}");
+    // What ran in one build alone is said to have.
+    recorded(place, "inlined", "-O2 -g");
+    let names = said(place, "compare kept.trace inlined.trace --json");
+    let alone = list(&names["unmatched"], "old").first().expect("it inlines").clone();
+    let name = alone["name"].as_str().expect("a name");
+    let ran = engraft(place, &format!("compare kept.trace inlined.trace --explain {name}"));
+    let want = format!("{name} ran in the old build alone");
+    assert!(ran.code == Some(2) && ran.stderr.contains(&want), "{}", ran.stderr);
     let ran = engraft(place, "compare plain.trace kept.trace --explain mian");
     assert!(ran.code == Some(2) && ran.stderr.contains("perhaps main"), "{}", ran.stderr);
 }
@@ -303,6 +311,83 @@ fn memory_that_is_not_aligned_is_found_by_recordings_of_values() {
     assert!(ran.code == Some(2) && ran.stderr.contains("nothing is in it of accesses"), "{}", ran.stderr);
 }
 
+/// A loop in a loop, and a function that one build alone has.
+const LOOPED: &str = r"static volatile int x;
+    __attribute__((noinline)) static int work(int n) {
+      int sum = 0; for (int i = 0; i < n; i++) { for (int k = 0; k < i; k++) sum += x + k; } return sum; }
+    #ifdef MORE
+    __attribute__((noinline)) static void with_a_name_that_is_longer_than_any_column_for_names_would_be_in_a_table(void)
+    { for (int i = 0; i < 50; i++) x++; }
+    #endif
+    int main(void) {
+    #ifdef MORE
+      with_a_name_that_is_longer_than_any_column_for_names_would_be_in_a_table();
+    #endif
+      x = work(30) & 1; return 0; }";
+
+/// What `count` counts of the function with this symbol, by block: how often it ran, its instructions as
+/// objdump has them.
+fn blocks_of(place: &Path, name: &str, symbol: &str) -> BTreeMap<u64, (u64, u64)> {
+    let (counted, insns) = (counted(place, name), disassembled(place, name));
+    let text = must(Command::new("nm").args(["-S"]).arg(place.join(name)));
+    let line = text.lines().find(|line| line.ends_with(&format!(" {symbol}"))).expect("it has a symbol");
+    let words: Vec<u64> =
+        line.split(' ').take(2).map(|word| u64::from_str_radix(word, 16).expect("hexadecimal")).collect();
+    let of = counted.range(words[0]..words[0] + words[1]);
+    of.map(|(at, (end, n))| (*at, (*n, insns.range(at..end).count() as u64))).collect()
+}
+
+/// The oracles are `count` and objdump.
+#[test]
+fn loops_and_modules_have_what_ran_in_them() {
+    needs!("gcc", "nm", "objdump");
+    let place = folder();
+    let place = place.path();
+    for name in ["looped", "more"] {
+        let flags = if name == "more" { "-O1 -DMORE" } else { "-O1" };
+        built(place, name, LOOPED, flags);
+        engraft(place, &format!("trace -q --no-cache --modules exe -o {name}.trace ./{name}")).ok();
+    }
+    let looped = said(place, "compare looped.trace more.trace --loops --json");
+    let of_work: Vec<&Value> = list(&looped, "loops").iter().filter(|of| of["function"] == "work").collect();
+    assert_eq!(of_work.len(), 2, "{looped}");
+    for (side, name) in [("old", "looped"), ("new", "more")] {
+        let blocks = blocks_of(place, name, "work");
+        // What runs more than twice is in the loops.
+        let (all, inner): (u64, u64) = blocks.values().fold((0, 0), |(all, inner), (n, insns)| {
+            (all + if *n > 2 { n * insns } else { 0 }, inner + if *n > 100 { n * insns } else { 0 })
+        });
+        let mut found: Vec<f64> = of_work.iter().map(|of| number(&of[side]["dyn.agg.total"])).collect();
+        found.sort_by(f64::total_cmp);
+        assert_eq!(found, [inner as f64, all as f64], "{side}: {blocks:x?}");
+        for of in &of_work {
+            let at =
+                of["at"][side].as_str().and_then(|at| at.strip_prefix("the loop at 0x")).expect("an address");
+            let header = u64::from_str_radix(at, 16).expect("hexadecimal");
+            assert_eq!(number(&of["rounds"][side]), blocks[&header].0 as f64, "{side}: {of}");
+        }
+    }
+    let alone = list(&looped, "loops").iter().filter(|of| of["at"]["old"].is_null());
+    assert_eq!(alone.count(), 1, "{looped}");
+    // All functions of the one module.
+    let whole = said(place, "compare looped.trace more.trace --json");
+    let modules = said(place, "compare looped.trace more.trace --modules --json");
+    let [row] = list(&modules, "modules") else { panic!("{modules}") };
+    assert_eq!((&row["module"]["old"], &row["module"]["new"]), (&"looped".into(), &"more".into()));
+    for side in ["old", "new"] {
+        assert_eq!(row[side], whole["totals"][side], "{side}");
+    }
+    // A function of one build alone is among all, by all of its name.
+    let name = "with_a_name_that_is_longer_than_any_column_for_names_would_be_in_a_table";
+    let n: u64 = blocks_of(place, "more", name).values().map(|(n, insns)| n * insns).sum();
+    let table = engraft(place, "compare looped.trace more.trace --functions --format csv").stdout;
+    let want = format!("+{n},,,{n},,1,{name}");
+    assert!(table.lines().any(|line| line == want), "{want}: {table}");
+    let one = said(place, &format!("compare looped.trace more.trace --function {name} --json"));
+    let total = list(&one, "metrics").iter().find(|of| of["metric"] == "dyn.agg.total").expect("it ran");
+    assert_eq!((number(&total["old"]), number(&total["new"])), (0.0, n as f64));
+}
+
 /// The oracle is what is said without a file.
 #[test]
 fn a_comparison_in_a_file_says_what_was_said_when_it_was_made() {
@@ -318,7 +403,7 @@ fn a_comparison_in_a_file_says_what_was_said_when_it_was_made() {
     let outliers = said["outliers"].as_array().expect("a list").len();
     assert!(outliers > 1, "{said}");
     let last = format!("outlier {outliers}");
-    for what in ["functions", "function main", "intervals", "outlier 1", &last] {
+    for what in ["functions", "loops", "modules", "function main", "intervals", "outlier 1", &last] {
         let asked = format!("compare plain.trace fast.trace --{what} --json");
         let made = engraft(place, &asked).json();
         assert_eq!(engraft(place, &format!("show both.engraft {what} --json")).json(), made, "{what}");
@@ -344,8 +429,8 @@ fn a_comparison_in_a_file_that_is_damaged_or_does_not_have_it_is_said_so() {
     for (asked, why) in [
         ("show both.engraft outlier 1", "there is no outlier 1"),
         ("show both.engraft outlier one", "\"one\" is no number"),
-        ("show both.engraft function mian", "no function mian ran in both builds"),
-        ("show both.engraft loops", "a comparison has no \"loops\" to show"),
+        ("show both.engraft function mian", "no function mian ran in either build"),
+        ("show both.engraft gaps", "a comparison has no \"gaps\" to show"),
         ("show both.engraft --verify", "none of these options is for"),
         ("convert both.engraft -o both.fdata", "becomes JSON or CSV"),
         ("convert both.engraft both.engraft -o both.json", "is not added to others"),
@@ -430,6 +515,9 @@ fn events_that_were_sampled_of_both_builds_are_metrics() {
     assert_eq!((&first["function"], &first["metric"]), (&"touch".into(), &"dyn.pmu.page-faults".into()));
     let none = engraft(place, &format!("{words} --metric dyn.pmu.cache-misses"));
     assert!(none.code == Some(2) && none.stderr.contains("they have dyn.pmu.page-faults"), "{}", none.stderr);
+    let words = "compare -q good.trace bad.trace --old-samples bad.samples --new-samples good.samples";
+    let swapped = engraft(place, words);
+    assert!(swapped.code == Some(2) && swapped.stderr.contains("is of another build"), "{}", swapped.stderr);
     let none = engraft(place, "compare good.trace bad.trace --metric dyn.pmu.page-faults");
     assert!(none.code == Some(2) && none.stderr.contains("--old-samples"), "{}", none.stderr);
 }
