@@ -148,6 +148,16 @@ impl View for CountView {
         self.loops(w)?;
         self.threads(w)?;
         writeln!(w)?;
+        self.what_was_counted(w)
+    }
+}
+
+impl CountView {
+    /// What was not counted and not looked at, how it died, and how much was counted: a line each.
+    ///
+    /// # Errors
+    /// If `w` cannot be written.
+    pub fn what_was_counted(&self, w: &mut dyn Write) -> io::Result<()> {
         self.uncounted(w)?;
         self.unknown(w)?;
         if let Some(died) = &self.died {
@@ -167,9 +177,7 @@ impl View for CountView {
         self.counted(w)?;
         self.not_looked_at(w)
     }
-}
 
-impl CountView {
     fn hottest(&self) -> Table {
         if self.functions.iter().any(|f| f.inclusive.is_some()) {
             return self.hottest_with_inclusive();

@@ -18,6 +18,8 @@ pub struct Look {
     pub n_rows: Option<usize>,
     /// The heading of the column by which rows are sorted, or how it starts.
     pub sort: Option<String>,
+    /// Whether the least come first, or of texts the last.
+    pub is_reversed: bool,
     /// Which functions are shown, `*` standing for anything.
     pub filter: Option<String>,
 }
@@ -149,7 +151,7 @@ fn plain(text: &str) -> String {
 }
 
 /// Whether `name` is like `pattern`, in which `*` stands for anything.
-pub(crate) fn is_like(name: &str, pattern: &str) -> bool {
+pub fn is_like(name: &str, pattern: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(mut rest) = name.strip_prefix(parts.next().unwrap_or_default()) else { return false };
     let mut parts: Vec<&str> = parts.collect();

@@ -108,6 +108,9 @@ impl Table {
                 true => rows.sort_by(|a, b| number(b).total_cmp(&number(a))),
                 false => rows.sort_by_key(|row| row.get(at)),
             }
+            if look.is_reversed {
+                rows.reverse();
+            }
         }
         look::wrote(self.headings.iter().map(|h| bare(h)), key.is_some());
         rows

@@ -119,5 +119,6 @@ pub fn has_colors(stream: Option<StandardStream>) -> bool {
 /// How what goes to `stream` looks; `None` is a file.
 pub fn look(stream: Option<StandardStream>) -> Look {
     let Rows { n_rows, sort, filter, .. } = looks().rows.clone();
-    Look { width: stream.and_then(width), is_coloured: has_colors(stream), n_rows, sort, filter }
+    let (width, is_coloured) = (stream.and_then(width), has_colors(stream));
+    Look { width, is_coloured, n_rows, sort, is_reversed: false, filter }
 }

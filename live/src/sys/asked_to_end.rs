@@ -2,7 +2,7 @@
 
 use nix::libc;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
-use std::io::{self, PipeReader, PipeWriter};
+use std::io::{self, PipeReader, PipeWriter, Read as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
@@ -89,6 +89,15 @@ impl AskedToEnd {
             }
         }
         Over::Ended
+    }
+
+    /// Waits until somebody asks us to end.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn asked(&self) -> io::Result<()> {
+        let mut byte = [0];
+        (&self.reader).read_exact(&mut byte)
     }
 
     fn wait_for(&self, end: &OwnedFd, until: Option<Instant>) -> Over {

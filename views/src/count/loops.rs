@@ -4,7 +4,7 @@ use crate::{address, counted, known};
 use serde::Serialize;
 
 /// A loop that ran.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct LoopView {
     /// The file it is in.
     pub module: String,

@@ -39,19 +39,28 @@ pub struct MachineView {
 }
 
 impl RunView {
-    /// The lines in front of a report.
-    pub(crate) fn text(&self, w: &mut dyn Write) -> io::Result<()> {
+    /// What was run, as a shell reads it.
+    pub fn command_line(&self) -> String {
         let words: Vec<String> = self.command.iter().map(|word| quoted(word)).collect();
-        writeln!(w, "command: {}", words.join(" "))?;
-        for (name, value) in &self.environment {
-            writeln!(w, "with {name}={}", quoted(value))?;
-        }
-        let end = match (self.exit_status, self.signal) {
+        words.join(" ")
+    }
+
+    /// How it ended.
+    pub fn end(&self) -> String {
+        match (self.exit_status, self.signal) {
             (Some(status), _) => format!("exit status {status}"),
             (None, Some(signal)) => format!("ended by signal {signal}"),
             (None, None) => "end not known".to_owned(),
-        };
-        writeln!(w, "started {}, ran {:.3} s, {end}", self.start, self.seconds)?;
+        }
+    }
+
+    /// The lines in front of a report.
+    pub(crate) fn text(&self, w: &mut dyn Write) -> io::Result<()> {
+        writeln!(w, "command: {}", self.command_line())?;
+        for (name, value) in &self.environment {
+            writeln!(w, "with {name}={}", quoted(value))?;
+        }
+        writeln!(w, "started {}, ran {:.3} s, {}", self.start, self.seconds, self.end())?;
         let MachineView { host, kernel, cpu, n_cpus } = &self.machine;
         writeln!(w, "on {host}: {n_cpus} x {cpu}, {kernel}; by engraft {}", self.version)
     }
