@@ -3,5 +3,5 @@
 # skip. Needs a Rust toolchain and Debian 12.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-scripts/install.sh gcc g++ libc6-dev gfortran binutils valgrind python3 llvm-19 clang-19 lld-19 bolt-19 lcov musl-tools golang-1.19-go linux-perf gdb ocaml-nox procps
+scripts/install.sh gcc g++ libc6-dev gfortran binutils valgrind python3 llvm-19 clang-19 lld-19 bolt-19 lcov musl-tools golang-1.19-go linux-perf gdb ocaml-nox procps chromium chromium-driver
 ENGRAFT_TEST_NEEDS=all cargo test --workspace "$@"

@@ -12,7 +12,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use verbs::{
     cache, carry, compare, convert, count, diff, doctor, help, instrument, ipc, matches, query, replace,
-    rescue, sample, score, show, trace, values,
+    rescue, sample, score, show, trace, values, view,
 };
 
 /// Profiles, compares and re-optimises x86-64 Linux programs from their binaries alone
@@ -69,6 +69,7 @@ enum Verb {
     Replace(replace::Args),
     Rescue(rescue::Args),
     Sample(sample::Args),
+    View(view::Args),
     Cache(cache::Args),
     Doctor(doctor::Args),
     Help(help::Args),
@@ -217,6 +218,7 @@ fn run(cli: Cli) -> anyhow::Result<Answer> {
         Verb::Replace(args) => replace::run(&args),
         Verb::Rescue(args) => rescue::run(&args),
         Verb::Sample(args) => sample::run(&args),
+        Verb::View(args) => view::run(&args),
         Verb::Cache(args) => cache::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
         Verb::Help(args) => help::run(&args, help::with_short_help(Cli::command())),

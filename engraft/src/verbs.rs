@@ -24,3 +24,4 @@ pub mod score;
 pub mod show;
 pub mod trace;
 pub mod values;
+pub mod view;

@@ -46,6 +46,7 @@ const TOPICS: &[(&str, &str)] = &[
     ("replace", include_str!("../../../docs/replace.md")),
     ("rescue", include_str!("../../../docs/rescue.md")),
     ("sample", include_str!("../../../docs/sample.md")),
+    ("view", include_str!("../../../docs/view.md")),
     ("cache", include_str!("../../../docs/cache.md")),
     ("doctor", include_str!("../../../docs/doctor.md")),
     ("json", include_str!("../../../docs/json.md")),

@@ -25,6 +25,8 @@ use profile::Profile;
 use profile::recording::Module;
 use program::{FuncId, Program};
 use std::path::{Path, PathBuf};
+use views::count::CountView;
+use views::show::function::FunctionView;
 
 /// Run as tests.
 const EXAMPLES: &str = "\
@@ -337,14 +339,22 @@ fn shown_of_recording(args: &Args, wanted: &Request<'_>, rec: &Path) -> anyhow::
                 args.output.print_to(to, &view)?;
                 return Ok(true);
             }
-            let mut view = count::recorded(rec)?;
-            if input::is_trace(rec) {
-                costs::Traced::open(rec)?.complete(rec, &mut view)?;
-            }
-            args.output.print_to(to, &view)?;
+            args.output.print_to(to, &report(rec)?)?;
         }
     }
     Ok(true)
+}
+
+/// Where the executions of a recording of counts, or of a trace, went.
+///
+/// # Errors
+/// If it cannot be read, or is of something else.
+pub fn report(rec: &Path) -> anyhow::Result<CountView> {
+    let mut view = count::recorded(rec)?;
+    if input::is_trace(rec) {
+        costs::Traced::open(rec)?.complete(rec, &mut view)?;
+    }
+    Ok(view)
 }
 
 /// Refuses options that what is asked for has no use for.
@@ -532,6 +542,26 @@ fn refuse_ambiguous(name: &str, images: &[(Program, Profile)]) -> anyhow::Result
     let verb = if name.contains('*') { "fit" } else { "are called" };
     let what = format!("functions of {} modules {verb} {name}", bearers.len());
     Err(Hinted::new(what, format!("say which:\n{}", bearers.join("\n"))).into())
+}
+
+/// A function of a recording, with its counts.
+///
+/// # Errors
+/// If there is none of that name, or its code was not kept and is gone.
+pub fn function_of(rec: &Path, name: &str) -> anyhow::Result<FunctionView> {
+    let (program, counts) = counted(rec, name)?;
+    let id = input::function(&program, name)?;
+    Ok(function::view(&program, id, false, Some(&counts), &mut input::Sources::of(rec)))
+}
+
+/// Its flow graph, as an SVG picture.
+///
+/// # Errors
+/// As [`function_of`].
+pub fn graph_of(rec: &Path, name: &str) -> anyhow::Result<String> {
+    let (program, counts) = counted(rec, name)?;
+    let id = input::function(&program, name)?;
+    Ok(function::picture(&program, id, true, Some(&counts)))
 }
 
 /// The counted image that has the function `name`, the executable first, with its counts: as it was kept, if

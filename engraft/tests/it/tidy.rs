@@ -21,8 +21,15 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("measure", &["program", "profile", "probe", "trace"]),
     ("session", &["program", "profile", "probe", "trace", "live", "measure"]),
     ("views", &[]),
+    ("viewer", &["views"]),
     ("capi", &["program", "probe", "live", "measure", "session"]),
-    ("engraft", &["program", "profile", "matching", "probe", "live", "measure", "trace", "session", "views"]),
+    (
+        "engraft",
+        &[
+            "program", "profile", "matching", "probe", "live", "measure", "trace", "session", "views",
+            "viewer",
+        ],
+    ),
 ];
 
 /// Words that only the folders `arch` may know. Registers by name are found as whole words of code.

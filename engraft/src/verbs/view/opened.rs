@@ -1,0 +1,139 @@
+//! Recordings that are looked at: found, opened when they are first asked for, and kept.
+
+use crate::input::{self, Source};
+use crate::output::{self, Hinted};
+use crate::verbs::show;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::time::SystemTime;
+use viewer::{Failed, Recordings};
+use views::compare::kept::KeptComparison;
+use views::count::CountView;
+use views::recordings::{RecordingRow, RecordingsView, What};
+use views::show::function::FunctionView;
+
+/// Recordings, with what was read of them.
+pub struct Opened {
+    list: RecordingsView,
+    files: Vec<File>,
+}
+
+/// What was read of a recording, once that was asked for.
+struct File {
+    path: PathBuf,
+    counted: OnceLock<Result<Arc<CountView>, Failed>>,
+    compared: OnceLock<Result<Arc<KeptComparison>, Failed>>,
+}
+
+impl Opened {
+    /// Those at `paths`.
+    ///
+    /// # Errors
+    /// If one cannot be read, or there is no page for what it is.
+    pub fn named(paths: &[PathBuf]) -> anyhow::Result<Opened> {
+        let rows = paths.iter().map(|path| Ok((row(path)?, path.clone())));
+        Ok(Opened::of(rows.collect::<anyhow::Result<_>>()?))
+    }
+
+    /// Those in this folder, the newest first. What there is no page for is left out.
+    pub fn here() -> Opened {
+        let names = std::fs::read_dir(".").into_iter().flatten().flatten();
+        let names = names.map(|entry| PathBuf::from(entry.file_name()));
+        let is_one = |path: &PathBuf| {
+            let ends = path.extension().is_some_and(|end| end == "engraft" || end == "trace");
+            ends && (input::is_recording(path) || input::is_trace(path) || input::is_comparison(path))
+        };
+        let mut found: Vec<(SystemTime, PathBuf)> =
+            names.filter(is_one).filter_map(|path| Some((written(&path)?, path))).collect();
+        found.sort();
+        let rows = found.into_iter().rev().filter_map(|(_, path)| Some((row(&path).ok()?, path)));
+        Opened::of(rows.collect())
+    }
+
+    fn of(all: Vec<(RecordingRow, PathBuf)>) -> Opened {
+        let (recordings, paths): (Vec<_>, Vec<_>) = all.into_iter().unzip();
+        let file = |path| File { path, counted: OnceLock::new(), compared: OnceLock::new() };
+        Opened {
+            list: RecordingsView { schema: RecordingsView::SCHEMA, recordings },
+            files: paths.into_iter().map(file).collect(),
+        }
+    }
+
+    fn file(&self, n: usize) -> Result<&File, Failed> {
+        self.files.get(n).ok_or_else(|| Failed { what: format!("there is no recording {n}"), hint: None })
+    }
+}
+
+/// When it was written.
+fn written(path: &Path) -> Option<SystemTime> {
+    path.metadata().ok()?.modified().ok()
+}
+
+/// What is at `path`.
+///
+/// # Errors
+/// If it cannot be read, or there is no page for what it is.
+fn row(path: &Path) -> anyhow::Result<RecordingRow> {
+    let time = |at| humantime::format_rfc3339_seconds(at).to_string();
+    let row = |what, command| RecordingRow {
+        recording: path.display().to_string(),
+        what,
+        command,
+        written: written(path).map(time),
+    };
+    if input::is_comparison(path) {
+        return Ok(row(What::Comparison, None));
+    }
+    if input::is_trace(path) {
+        return Ok(row(What::Trace, None));
+    }
+    let source = Source::read(path)?;
+    let has_none = |what: &str| {
+        let what = format!("{} has {what}, which there is no page for yet", path.display());
+        Hinted::new(what, format!("`engraft show {}` shows them", path.display()))
+    };
+    if source.sampled()?.is_some() {
+        return Err(has_none("samples").into());
+    }
+    if source.values()?.is_some() {
+        return Err(has_none("values of calls").into());
+    }
+    let run = source.needed_recording()?.run;
+    let command = run.map(|run| crate::verbs::count::fill::run_view(&run).command_line());
+    Ok(row(What::Counts, command))
+}
+
+/// Why something is not shown, as it is said on the command line.
+fn failed(err: &anyhow::Error) -> Failed {
+    Failed { what: format!("{err:#}"), hint: output::hint(err) }
+}
+
+impl Recordings for Opened {
+    fn all(&self) -> &RecordingsView {
+        &self.list
+    }
+
+    fn counted(&self, n: usize) -> Result<Arc<CountView>, Failed> {
+        let file = self.file(n)?;
+        let open = || show::report(&file.path).map(Arc::new).map_err(|err| failed(&err));
+        file.counted.get_or_init(open).clone()
+    }
+
+    fn function(&self, n: usize, name: &str) -> Result<FunctionView, Failed> {
+        show::function_of(&self.file(n)?.path, name).map_err(|err| failed(&err))
+    }
+
+    fn graph(&self, n: usize, name: &str) -> Result<String, Failed> {
+        show::graph_of(&self.file(n)?.path, name).map_err(|err| failed(&err))
+    }
+
+    fn compared(&self, n: usize) -> Result<Arc<KeptComparison>, Failed> {
+        let file = self.file(n)?;
+        let open = || {
+            let mut kept = input::comparison(&file.path)?;
+            kept.comparison.metric.clone_from(&kept.metric);
+            anyhow::Ok(Arc::new(kept))
+        };
+        file.compared.get_or_init(|| open().map_err(|err| failed(&err))).clone()
+    }
+}

@@ -1,0 +1,83 @@
+//! What is around each page: where one is, where one can go, what prints the same.
+
+use super::Place;
+use crate::address::Query;
+
+/// What is around a page.
+pub struct Frame {
+    /// Of the window.
+    pub title: String,
+    /// What leads from the page to the first one: "" or "../".
+    pub base: &'static str,
+    /// The recording.
+    pub recording: String,
+    /// Pages of the same recording.
+    pub tabs: Vec<Tab>,
+    /// The command that prints the same.
+    pub command: String,
+    /// Addresses of the page's twins.
+    pub twins: Vec<Tab>,
+}
+
+/// A name that leads somewhere.
+pub struct Tab {
+    /// What it is called.
+    pub name: &'static str,
+    /// Where it leads.
+    pub href: String,
+    /// Whether one is there.
+    pub is_here: bool,
+}
+
+impl Frame {
+    /// Around the list of recordings.
+    pub fn top() -> Frame {
+        let twin = |name, href: &str| Tab { name, href: href.to_owned(), is_here: false };
+        Frame {
+            title: "recordings".to_owned(),
+            base: "",
+            recording: String::new(),
+            tabs: Vec::new(),
+            command: "engraft view".to_owned(),
+            twins: vec![twin("JSON", "recordings.json"), twin("CSV", "recordings.csv")],
+        }
+    }
+
+    /// Around the page `title` of a recording; `words` stand behind `engraft show REC` to print the same.
+    pub fn new(place: &Place<'_>, title: &str, words: &str) -> Frame {
+        let command = format!("engraft show {} {words}", word(place.recording));
+        Frame {
+            title: format!("{title} · {}", place.recording),
+            base: "../",
+            recording: place.recording.to_owned(),
+            tabs: Vec::new(),
+            command: command.trim_end().to_owned(),
+            twins: Vec::new(),
+        }
+    }
+
+    /// With these pages of the same recording; `here` is the one that it is around.
+    pub fn with_tabs(mut self, here: &str, all: &[(&'static str, &str)]) -> Frame {
+        let tab =
+            |&(name, page): &(&'static str, &str)| Tab { name, href: page.to_owned(), is_here: page == here };
+        self.tabs = all.iter().map(tab).collect();
+        self
+    }
+
+    /// With the twins of the page `page`, in the state that `query` says.
+    pub fn with_twins(mut self, page: &str, query: &Query) -> Frame {
+        let query = query.only(&["q", "sort", "order", "name", "metric", "n"]);
+        let twin = |name, end| Tab { name, href: query.link(&format!("{page}.{end}")), is_here: false };
+        self.twins = vec![twin("JSON", "json"), twin("CSV", "csv")];
+        self
+    }
+}
+
+/// A word as a shell reads it back.
+pub fn word(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
+    match !text.is_empty() && text.chars().all(is_plain) {
+        true => text.to_owned(),
+        false => format!("'{}'", text.replace('\'', "'\\''")),
+    }
+}

@@ -1,0 +1,49 @@
+//! What the pages show, as whoever has the recordings gives it.
+
+use std::sync::Arc;
+use views::compare::kept::KeptComparison;
+use views::count::CountView;
+use views::recordings::RecordingsView;
+use views::show::function::FunctionView;
+
+/// Recordings that are looked at, numbered as [`Recordings::all`] lists them.
+///
+/// It is asked from several threads, and again for each page: what takes long is kept.
+pub trait Recordings: Send + Sync {
+    /// Which there are.
+    fn all(&self) -> &RecordingsView;
+
+    /// What recording `n` counted.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is of something else.
+    fn counted(&self, n: usize) -> Result<Arc<CountView>, Failed>;
+
+    /// A function of recording `n`, by its name or `MODULE!ADDRESS`.
+    ///
+    /// # Errors
+    /// If there is none.
+    fn function(&self, n: usize, name: &str) -> Result<FunctionView, Failed>;
+
+    /// Its flow graph, as an SVG picture.
+    ///
+    /// # Errors
+    /// If there is none.
+    fn graph(&self, n: usize, name: &str) -> Result<String, Failed>;
+
+    /// What recording `n` says of two builds.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is of something else.
+    fn compared(&self, n: usize) -> Result<Arc<KeptComparison>, Failed>;
+}
+
+/// Why something cannot be shown.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{what}")]
+pub struct Failed {
+    /// What failed, on what.
+    pub what: String,
+    /// What to do about it, a line each, if that is known.
+    pub hint: Option<String>,
+}
