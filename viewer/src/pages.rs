@@ -1,7 +1,9 @@
 //! Which page an address stands for, and in which form.
 
+mod compared;
 mod counted;
 mod frame;
+mod function;
 mod grid;
 
 use crate::address::{Asked, Form, Query};
@@ -9,7 +11,7 @@ use crate::assets;
 use crate::recordings::{Failed, Recordings};
 use askama::Template;
 use frame::Frame;
-use grid::Orders;
+use grid::{Grid, Orders};
 use hyper::body::Bytes;
 use std::sync::Arc;
 use views::recordings::{RecordingsView, What};
@@ -113,7 +115,7 @@ impl Site {
             Place { recordings: &*self.recordings, orders: &self.orders, n, recording: &row.recording };
         let page = match row.what {
             What::Counts | What::Trace => counted::answer(&place, &asked),
-            What::Comparison => Err(NoPage::Unknown),
+            What::Comparison => compared::answer(&place, &asked),
         };
         page.unwrap_or_else(|why| match why {
             NoPage::Unknown => Answer::refused(404),
@@ -165,4 +167,17 @@ struct NotShown<'a> {
     frame: Frame,
     what: &'a str,
     hint: &'a str,
+}
+
+/// A page of rows.
+fn list(frame: Frame, title: &'static str, grid: Grid) -> Answer {
+    Answer::page(&List { frame, title, grid })
+}
+
+#[derive(Template)]
+#[template(path = "list.html")]
+struct List {
+    frame: Frame,
+    title: &'static str,
+    grid: Grid,
 }

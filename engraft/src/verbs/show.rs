@@ -544,14 +544,15 @@ fn refuse_ambiguous(name: &str, images: &[(Program, Profile)]) -> anyhow::Result
     Err(Hinted::new(what, format!("say which:\n{}", bearers.join("\n"))).into())
 }
 
-/// A function of a recording, with its counts.
+/// A function of a recording, with its counts, and the lines of sources below `folders`.
 ///
 /// # Errors
 /// If there is none of that name, or its code was not kept and is gone.
-pub fn function_of(rec: &Path, name: &str) -> anyhow::Result<FunctionView> {
+pub fn function_of(rec: &Path, name: &str, folders: &[PathBuf]) -> anyhow::Result<FunctionView> {
     let (program, counts) = counted(rec, name)?;
     let id = input::function(&program, name)?;
-    Ok(function::view(&program, id, false, Some(&counts), &mut input::Sources::of(rec)))
+    let mut sources = input::Sources::of(rec).within(folders);
+    Ok(function::view(&program, id, false, Some(&counts), &mut sources))
 }
 
 /// Its flow graph, as an SVG picture.

@@ -28,6 +28,10 @@ pub struct Args {
     /// The port of the address [default: one that is free]
     #[arg(long, value_name = "N")]
     port: Option<NonZeroU16>,
+    /// Show lines of sources below this folder [default: below the one that we are in]: a program from
+    /// elsewhere may name any file as its source
+    #[arg(long, value_name = "DIR")]
+    source: Vec<PathBuf>,
     /// Print the address, and do not open it
     #[arg(long)]
     no_open: bool,
@@ -39,6 +43,11 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         [] => Opened::here(),
         named => Opened::named(named)?,
     };
+    let folders = match args.source.as_slice() {
+        [] => vec![PathBuf::from(".")],
+        named => named.to_vec(),
+    };
+    let opened = opened.with_sources(folders);
     let server = Server::bind(args.port.map(NonZeroU16::get)).map_err(refused)?;
     let (address, port) = (server.address(), server.port());
     let asked_to_end = AskedToEnd::keep()?;

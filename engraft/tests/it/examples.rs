@@ -3,6 +3,7 @@
 
 use crate::needs;
 use crate::run::{callgrind, compile, engraft, folder, looks_like, must};
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -22,6 +23,7 @@ const VERBS: &[&str] = &[
     "replace",
     "rescue",
     "sample",
+    "view",
     "cache",
     "doctor",
     "help",
@@ -89,8 +91,24 @@ fn sessions(text: &str) -> Vec<(String, String)> {
 const RUNNING: [(&str, &str); 3] =
     [("$(pidof server)", "attached.c"), ("$(pidof worker)", "hot.c"), ("$(pidof mixer)", "vectorised.c")];
 
+/// What a command prints first that goes on until it is asked to end, and then ends with 0.
+#[track_caller]
+fn first_line(folder: &Path, command: &str) -> String {
+    let mut us = Command::new(env!("CARGO_BIN_EXE_engraft"));
+    let us = us.args(command.split_whitespace()).current_dir(folder);
+    let mut us = us.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("cargo built it");
+    let mut line = String::new();
+    let read = BufReader::new(us.stdout.as_mut().expect("a pipe")).read_line(&mut line);
+    must(Command::new("kill").args(["-INT", &us.id().to_string()]));
+    assert!(us.wait().expect("it ends").success() && read.is_ok(), "engraft {command}");
+    line
+}
+
 #[track_caller]
 fn run(folder: &Path, command: &str) -> String {
+    if command.contains("--no-open") {
+        return first_line(folder, command);
+    }
     let running = RUNNING.iter().find(|(name, _)| command.contains(name));
     let mut server = running.map(|(_, source)| {
         compile(&folder.join("server"), source, "-O1 -pthread -w");

@@ -65,6 +65,7 @@ mod trace;
 mod values;
 mod vectorised;
 mod versions;
+mod viewed;
 mod watched;
 mod whole;
 

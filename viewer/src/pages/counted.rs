@@ -2,7 +2,7 @@
 
 use super::frame::{Frame, word};
 use super::grid::{Cell, Column, Grid, Rows, Value};
-use super::{Answer, NoPage, Place};
+use super::{Answer, NoPage, Place, function, list};
 use crate::address::{Asked, Form, Query};
 use askama::Template;
 use views::count::{CountView, FunctionView, LoopView};
@@ -23,6 +23,8 @@ pub fn answer(place: &Place<'_>, asked: &Asked<'_>) -> Result<Answer, NoPage> {
         "" => Ok(Answer::elsewhere("functions")),
         "functions" => functions(place, asked),
         "loops" => loops(place, asked),
+        "function" => function::answer(place, asked, &TABS),
+        "graph" => function::graph(place, asked),
         _ => Err(NoPage::Unknown),
     }
 }
@@ -60,7 +62,7 @@ fn loops(place: &Place<'_>, asked: &Asked<'_>) -> Result<Answer, NoPage> {
         return Ok(Answer::page(&grid));
     }
     let frame = Frame::new(place, "loops", "loops").with_tabs("loops", &TABS).with_twins("loops", query);
-    Ok(Answer::page(&List { frame, title: "Loops", grid }))
+    Ok(list(frame, "Loops", grid))
 }
 
 /// The address of the page of a function.
@@ -168,14 +170,5 @@ struct Overview {
     facts: Vec<(&'static str, String)>,
     said: Vec<String>,
     loops: Grid,
-    grid: Grid,
-}
-
-/// A page of rows.
-#[derive(Template)]
-#[template(path = "list.html")]
-struct List {
-    frame: Frame,
-    title: &'static str,
     grid: Grid,
 }

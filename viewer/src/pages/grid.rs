@@ -27,6 +27,8 @@ pub enum Value<'a> {
     Share(f64),
     /// Any number.
     Number(f64),
+    /// By how much something differs.
+    Difference(f64),
     /// An address.
     Address(u64),
     /// A name.
@@ -40,6 +42,7 @@ impl Value<'_> {
         match (self, other) {
             (Value::Count(a), Value::Count(b)) => b.cmp(a),
             (Value::Share(a), Value::Share(b)) | (Value::Number(a), Value::Number(b)) => b.total_cmp(a),
+            (Value::Difference(a), Value::Difference(b)) => b.abs().total_cmp(&a.abs()),
             (Value::Address(a), Value::Address(b)) => a.cmp(b),
             (Value::Text(a), Value::Text(b)) => a.cmp(b),
             (Value::Unknown, Value::Unknown) => Ordering::Equal,
@@ -59,8 +62,10 @@ impl Value<'_> {
             Value::Unknown => return Cell { is_unknown: true, ..Cell::of("unknown") },
             Value::Count(n) => (grouped(&n.to_string()), n.to_string()),
             Value::Share(part) => (share(*part), part.to_string()),
-            Value::Number(n) if n.fract() == 0.0 => (grouped(&format!("{n:.0}")), n.to_string()),
-            Value::Number(n) => (grouped(&format!("{n:.2}")), n.to_string()),
+            Value::Number(n) | Value::Difference(n) if n.fract() == 0.0 => {
+                (grouped(&format!("{n:.0}")), n.to_string())
+            }
+            Value::Number(n) | Value::Difference(n) => (grouped(&format!("{n:.2}")), n.to_string()),
             Value::Address(at) => return Cell::of(&views::address(*at)),
             Value::Text(text) => return Cell::of(text),
         };

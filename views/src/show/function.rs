@@ -165,9 +165,25 @@ fn short(line: &str) -> &str {
     line.rsplit('/').next().unwrap_or(line)
 }
 
+impl EdgeView {
+    /// Of which kind it is, how sure that is, and how often it was taken of the times that `block` ran, which
+    /// it leaves.
+    pub fn said(&self, block: &BlockView) -> String {
+        let sure = if self.sure == "proved" { String::new() } else { format!(", {}", self.sure) };
+        let of = block.count.filter(|of| *of > 0 && block.edges.len() > 1);
+        let count = match (self.count, of) {
+            (Some(0), Some(_)) if self.between.at_most.is_none() => ", never".to_owned(),
+            (Some(n), Some(of)) => format!(", {} ×, {}", self.between.count(n), share(ratio(n, of))),
+            (Some(n), None) => format!(", {} ×", self.between.count(n)),
+            (None, _) => String::new(),
+        };
+        format!("{}{sure}{count}", self.kind)
+    }
+}
+
 impl BlockView {
     /// What is to be known of it, behind its address; `hottest` is the largest share of a block.
-    fn marks(&self, hottest: Option<f64>) -> String {
+    pub fn marks(&self, hottest: Option<f64>) -> String {
         let mut marks = String::new();
         if self.entry {
             marks.push_str("  entry");
@@ -287,15 +303,7 @@ impl View for FunctionView {
                 writeln!(w, "  → {}", b.end)?;
             }
             for e in &b.edges {
-                let sure = if e.sure == "proved" { String::new() } else { format!(", {}", e.sure) };
-                let of = b.count.filter(|of| *of > 0 && b.edges.len() > 1);
-                let count = match (e.count, of) {
-                    (Some(0), Some(_)) if e.between.at_most.is_none() => ", never".to_owned(),
-                    (Some(n), Some(of)) => format!(", {} ×, {}", e.between.count(n), share(ratio(n, of))),
-                    (Some(n), None) => format!(", {} ×", e.between.count(n)),
-                    (None, _) => String::new(),
-                };
-                writeln!(w, "  → {} {} ({}{sure}{count})", e.to_block, address(e.to), e.kind)?;
+                writeln!(w, "  → {} {} ({})", e.to_block, address(e.to), e.said(b))?;
             }
         }
         Ok(())

@@ -16,6 +16,8 @@ use views::show::function::FunctionView;
 pub struct Opened {
     list: RecordingsView,
     files: Vec<File>,
+    /// Where sources may be.
+    sources: Vec<PathBuf>,
 }
 
 /// What was read of a recording, once that was asked for.
@@ -56,7 +58,13 @@ impl Opened {
         Opened {
             list: RecordingsView { schema: RecordingsView::SCHEMA, recordings },
             files: paths.into_iter().map(file).collect(),
+            sources: Vec::new(),
         }
+    }
+
+    /// With sources below these folders, and none from elsewhere.
+    pub fn with_sources(self, folders: Vec<PathBuf>) -> Opened {
+        Opened { sources: folders, ..self }
     }
 
     fn file(&self, n: usize) -> Result<&File, Failed> {
@@ -120,7 +128,7 @@ impl Recordings for Opened {
     }
 
     fn function(&self, n: usize, name: &str) -> Result<FunctionView, Failed> {
-        show::function_of(&self.file(n)?.path, name).map_err(|err| failed(&err))
+        show::function_of(&self.file(n)?.path, name, &self.sources).map_err(|err| failed(&err))
     }
 
     fn graph(&self, n: usize, name: &str) -> Result<String, Failed> {
