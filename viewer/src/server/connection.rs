@@ -1,8 +1,8 @@
 //! A connection: hyper on a thread of its own, with deadlines.
 //!
-//! hyper asks for bytes and says when it has some, and is told when there may be more: what it is not given at
-//! once, `poll(2)` waits for. There is one deadline for a whole head, however it drips in, and one for a whole
-//! answer, however slowly it is read.
+//! hyper asks for bytes and says when it has some, and is told when there may be more: what it is not given
+//! at once, `poll(2)` waits for. There is one deadline for a whole head, however it drips in, and one for a
+//! whole answer, however slowly it is read.
 
 use super::guard::{self, Token};
 use crate::pages::{Answer, Site};

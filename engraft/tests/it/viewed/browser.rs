@@ -62,11 +62,19 @@ impl Browser {
         let body = if method == "POST" { body.to_string() } else { String::new() };
         let head = format!("{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n");
         write!(stream, "{head}Content-Length: {}\r\n\r\n{body}", body.len()).expect("it is read");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("text");
-        let (head, body) = answer.split_once("\r\n\r\n").expect("an answer");
+        // It keeps the connection, whatever it is asked: how long the answer is, it says.
+        let mut answer = BufReader::new(stream);
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            assert!(answer.read_line(&mut head).expect("text") > 0, "no answer to {method} {path}");
+        }
+        let length = head
+            .lines()
+            .find_map(|line| line.to_lowercase().strip_prefix("content-length:")?.trim().parse().ok());
+        let mut body = vec![0; length.expect("it says how long it is")];
+        answer.read_exact(&mut body).expect("all of it");
         let status = head.split(' ').nth(1).unwrap_or_default().to_owned();
-        let json: Value = serde_json::from_str(body).unwrap_or_default();
+        let json: Value = serde_json::from_slice(&body).unwrap_or_default();
         (status, json["value"].clone())
     }
 
@@ -94,6 +102,12 @@ impl Browser {
     #[track_caller]
     pub fn script(&self, text: &str) -> Value {
         self.of_session("/execute/sync", &json!({ "script": text, "args": [] }))
+    }
+
+    /// What this script gives to the function that is its last argument.
+    #[track_caller]
+    pub fn script_later(&self, text: &str) -> Value {
+        self.of_session("/execute/async", &json!({ "script": text, "args": [] }))
     }
 
     /// Where it is.
