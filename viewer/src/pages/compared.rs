@@ -9,9 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use views::compare::kept::KeptComparison;
 use views::compare::parts::{IntervalRow, IntervalsView, OutlierView, RanBlock};
-use views::compare::{
-    Amount, Both, FunctionRow, FunctionView, FunctionsView, MetricRow, OutlierRow, UnmatchedRow,
-};
+use views::compare::tables::FunctionsView;
+use views::compare::{Amount, Both, FunctionRow, FunctionView, MetricRow, OutlierRow, UnmatchedRow};
 use views::{address, grouped};
 
 /// Pages that lead to each other.
@@ -89,7 +88,8 @@ fn functions(place: &Place<'_>, asked: &Asked<'_>, kept: &Arc<KeptComparison>) -
     let view = &kept.comparison;
     let metric = asked.query.get("metric").unwrap_or(&view.metric);
     if matches!(asked.form, Form::Json | Form::Csv) {
-        let twin = FunctionsView { schema: FunctionsView::SCHEMA, functions: &view.functions, metric };
+        let (functions, unmatched) = (view.functions.as_slice(), &view.unmatched);
+        let twin = FunctionsView { schema: FunctionsView::SCHEMA, functions, unmatched, metric };
         return Answer::twin(&twin, asked.form, &asked.query);
     }
     // In the order that the comparison has, if it is by this metric.
