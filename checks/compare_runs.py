@@ -417,7 +417,7 @@ def row_9():
             said = engraft(["compare", traces["old"], traces["new"], "--json"])
             for side, build in (("old", "O2"), ("new", "O3")):
                 sums, early, padding, lost = oracle(f"{place}/{build}.engraft", reports[side])
-                totals = {name.removeprefix("dyn."): n for name, n in said["totals"][side].items()}
+                totals = {name.removeprefix("dyn."): n for name, n in said["totals"][side].items() if name.startswith("dyn.")}
                 counted, total = reports[side]["instructions"], totals["agg.total"]
                 wrong = []
                 for name in sorted(set(sums) | {name for name in totals if name.startswith("cat.") or name in sums}):
