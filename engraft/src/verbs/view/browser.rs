@@ -51,11 +51,11 @@ fn leads_to(address: &str) -> std::io::Result<NamedTempFile> {
     let folder = own.unwrap_or_else(std::env::temp_dir);
     // It is made with the rights 0600.
     let mut file = tempfile::Builder::new().prefix("engraft-view-").suffix(".html").tempfile_in(folder)?;
-    write!(
+    writeln!(
         file,
         "<!doctype html><meta charset=\"utf-8\"><title>engraft</title>\
          <meta name=\"referrer\" content=\"no-referrer\">\
-         <meta http-equiv=\"refresh\" content=\"0;url={address}\"><a href=\"{address}\">engraft</a>\n"
+         <meta http-equiv=\"refresh\" content=\"0;url={address}\"><a href=\"{address}\">engraft</a>"
     )?;
     file.flush()?;
     Ok(file)
