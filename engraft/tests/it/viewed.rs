@@ -212,7 +212,7 @@ fn two_builds_are_compared_in_a_browser() {
     }
     let name = shown[0][0].clone();
     browser.click("#functions tr[data-place='1'] a");
-    assert_eq!(browser.texts("h1"), [name.clone()]);
+    assert_eq!(browser.texts("h1"), std::slice::from_ref(&name));
     let said = engraft(both(), &format!("show both.engraft function '{name}' --json")).json();
     let metrics = said["metrics"].as_array().expect("metrics");
     let shown = cells(&browser, "#function table", &["metric", "old", "new"]);
