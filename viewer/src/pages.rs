@@ -169,9 +169,12 @@ struct NotShown<'a> {
     hint: &'a str,
 }
 
-/// A page of rows.
-fn list(frame: Frame, title: &'static str, grid: Grid) -> Answer {
-    Answer::page(&List { frame, title, grid })
+/// A page of rows, or these alone.
+fn list(asked: &Asked<'_>, frame: Frame, title: &'static str, grid: Grid) -> Answer {
+    match asked.form {
+        Form::Rows => Answer::page(&grid),
+        _ => Answer::page(&List { frame, title, grid }),
+    }
 }
 
 #[derive(Template)]

@@ -11,7 +11,7 @@ use profile::recording::{self, Module, Recording, Whole};
 use profile::values::Values;
 use profile::values::log::Log;
 use profile::{Format, Imported, Profile, ReadError};
-use program::{ImageId, Program, Va};
+use program::{Program, Va};
 use session::Warning;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -168,18 +168,6 @@ impl Source {
         let section = recording.sections.iter().find(|(tag, _)| *tag == profile::values::SECTION);
         let read = section.map(|(_, body)| Values::parse(body)).transpose();
         read.with_context(|| format!("cannot use {}", self.path.display()))
-    }
-
-    /// The files that a recording has modules of, each with what identifies it, if that was kept.
-    pub fn files(&self) -> Vec<(String, Option<ImageId>)> {
-        let Content::Recording(bytes) = &self.content else { return Vec::new() };
-        // What is damaged is said by whoever reads it as something else.
-        let modules = Recording::parse(bytes).map(|recording| recording.modules).unwrap_or_default();
-        let file = |module: Module| {
-            let image = module.profile.image;
-            (super::file_name(&image.name), image.id)
-        };
-        modules.into_iter().map(file).collect()
     }
 
     /// The log of values in it, a row a call; `None` if it has none.

@@ -403,8 +403,8 @@ fn compare(args: &Args, traces: &[Vec<PathBuf>], runs: Option<&RunsView>) -> any
     print(args, (&sides, &events), &found, &view)?;
     // By chance is not because of the builds: it fails in both runs of these, if there are two.
     let looked = || gate::Looked::new(&view, (&sides, &unsteady), &found, &events);
-    let second = looked().of_second_runs(&view);
-    let fails = second.is_none_or(|second| holds(args, &second)) && fails(args, &looked());
+    let holds_again = || looked().of_second_runs(&view).is_none_or(|second| holds(args, &second));
+    let fails = args.fail_if.is_some() && holds_again() && fails(args, &looked());
     let answer = if fails { Answer::No } else { answer(runs) };
     if let Some(to) = &args.o {
         input::write_comparison(to, &parts::kept(&sides, &found, &events, view))?;

@@ -113,8 +113,8 @@ fn functions_are_sorted_searched_and_scrolled_in_a_browser() {
     browser.open(&viewed.address);
     browser.script("scrollTo(0, document.documentElement.scrollHeight)");
     let is_last = "const rows = document.querySelectorAll('#functions tr[data-place]');\
-        return rows[rows.length - 1].dataset.place === document.querySelector('tbody[data-total]').dataset.total\
-        || rows[rows.length - 1].dataset.place === document.querySelector('#functions tbody[data-total]').dataset.total";
+        const total = document.querySelector('#functions tbody[data-total]').dataset.total;\
+        return rows[rows.length - 1].dataset.place === total";
     browser.until(is_last);
     browser.until("return new URLSearchParams(location.search).get('from') > 200");
     let from = browser.address();
@@ -244,7 +244,23 @@ fn two_builds_are_compared_in_a_browser() {
     assert_eq!(builds(), ["old build", "new build"]);
     browser.click("nav a[href=intervals]");
     assert!(!browser.texts("#intervals tr[data-place]").is_empty());
+    let twin = |page: &str| {
+        let fetched =
+            "const done = arguments[arguments.length - 1]; fetch('PAGE').then((of) => of.text()).then(done)";
+        browser.script_later(&fetched.replace("PAGE", page)).as_str().expect("a text").to_owned()
+    };
+    let outliers = twin("outliers.csv");
+    assert!(outliers.starts_with("n,difference,"), "{outliers}");
+    let said = engraft(both(), "show both.engraft --json").json();
+    let n = |rows: &Value| rows.as_array().expect("rows").len();
+    assert_eq!(outliers.lines().count(), 1 + n(&said["outliers"]));
     browser.click("nav a[href=alone]");
+    let alone = n(&said["unmatched"]["old"]) + n(&said["unmatched"]["new"]);
+    assert!(alone > 0, "{said}");
+    assert_eq!(browser.texts("#alone tr[data-place]").len(), alone);
+    assert_eq!(twin("alone.csv").lines().count(), 1 + alone);
+    browser.click("#alone tr[data-place='1'] a");
+    assert!(!browser.texts("#function tr[data-place]").is_empty());
     browser.check_quiet(&viewed.address);
 }
 

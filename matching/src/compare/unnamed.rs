@@ -59,8 +59,8 @@ struct Signature {
     callees: Vec<(u32, u64)>,
 }
 
-/// How sure a pair is: by callers and callees, by callers alone, by how often alone. None is as sure as a
-/// name.
+/// How sure a pair is: by callers and callees, by callers alone, by how often alone. Guesses, which
+/// nobody has measured; none is as sure as a name.
 const SURE: [f64; 3] = [0.8, 0.7, 0.5];
 
 /// Gives functions of the new build that have no name the numbers of those of the old build that they are,

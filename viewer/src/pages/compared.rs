@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use views::compare::kept::KeptComparison;
 use views::compare::parts::{IntervalRow, IntervalsView, OutlierView, RanBlock};
-use views::compare::tables::FunctionsView;
+use views::compare::tables::{FunctionsView, OfOneBuild, Outliers};
 use views::compare::{Amount, Both, FunctionRow, FunctionView, MetricRow, OutlierRow, UnmatchedRow};
 use views::{address, grouped};
 
@@ -213,19 +213,20 @@ fn function(place: &Place<'_>, asked: &Asked<'_>, kept: &Arc<KeptComparison>) ->
     if asked.form == Form::Rows {
         return Ok(Answer::page(&rows));
     }
-    let at = view.functions.iter().position(|row| row.name == name).ok_or(NoPage::Unknown)?;
+    // What one build alone has is among no others.
+    let at = view.functions.iter().position(|row| row.name == name);
     let link =
         |at: Option<usize>| at.and_then(|at| view.functions.get(at)).map(|row| function_link(&row.name));
     let here: Vec<(usize, &OutlierRow)> =
         (1..).zip(&view.outliers).filter(|(_, row)| row.function == name).collect();
     let frame = Frame::new(place, name, &format!("function {}", word(name)));
-    let confidence = view.functions.get(at).map_or(0.0, |row| row.confidence);
+    let confidence = at.and_then(|at| view.functions.get(at)).map(|row| format!("{:.2}", row.confidence));
     Ok(Answer::page(&OfBoth {
         frame: frame.with_tabs("", &TABS).with_twins("function", &asked.query),
         name,
-        confidence: format!("{confidence:.2}"),
-        before: link(at.checked_sub(1)),
-        behind: link(Some(at + 1)),
+        confidence: confidence.unwrap_or_default(),
+        before: link(at.and_then(|at| at.checked_sub(1))),
+        behind: link(at.map(|at| at + 1)),
         outliers: here
             .into_iter()
             .map(|(n, row)| (n, both(&row.from), both(&row.to), difference(row.old.0, row.new.0, 0.0).text))
@@ -261,7 +262,7 @@ fn alone(place: &Place<'_>, asked: &Asked<'_>, kept: &Arc<KeptComparison>) -> An
         &row.1.name
     }
     if matches!(asked.form, Form::Json | Form::Csv) {
-        return Answer::twin(&kept.comparison, Form::Json, &asked.query);
+        return Answer::twin(&OfOneBuild(&kept.comparison), asked.form, &asked.query);
     }
     let Both { old, new } = &kept.comparison.unmatched;
     let rows: Vec<Row<'_>> =
@@ -271,19 +272,16 @@ fn alone(place: &Place<'_>, asked: &Asked<'_>, kept: &Arc<KeptComparison>) -> An
             .shown(|row| Value::Share(row.1.share).cell().with_share(row.1.share)),
         Column::new("instructions", "that ran in it", |row: &Row<'_>| Value::Count(row.1.instructions)),
         Column::new("build", "which has it", |row: &Row<'_>| Value::Text(row.0)),
-        Column::new("function", "what people call it", |row: &Row<'_>| Value::Text(&row.1.name)),
+        Column::new("function", "what people call it", |row: &Row<'_>| Value::Text(&row.1.name))
+            .shown(|row| Cell::of(&row.1.name).to(function_link(&row.1.name))),
     ];
     let table =
         Rows { page: "alone", noun: "functions of one build alone", rows: &rows, by: "", name, columns };
     let grid = table.grid(&asked.query, place.orders, place.n);
-    if asked.form == Form::Rows {
-        return Answer::page(&grid);
-    }
-    let mut frame = Frame::new(place, "in one build alone", "")
+    let frame = Frame::new(place, "in one build alone", "functions")
         .with_tabs("alone", &TABS)
-        .with_twins("alone", &Query::default());
-    frame.twins.truncate(1);
-    list(frame, "In one build alone", grid)
+        .with_twins("alone", &asked.query);
+    list(asked, frame, "In one build alone", grid)
 }
 
 /// Intervals in which one did more than the other.
@@ -293,7 +291,7 @@ fn outliers(place: &Place<'_>, asked: &Asked<'_>, kept: &Arc<KeptComparison>) ->
         &row.1.function
     }
     if matches!(asked.form, Form::Json | Form::Csv) {
-        return Answer::twin(&kept.comparison, Form::Json, &asked.query);
+        return Answer::twin(&Outliers(&kept.comparison), asked.form, &asked.query);
     }
     let all = &kept.comparison.outliers;
     let place_of = |row: &OutlierRow| format!("{} to {}", both(&row.from), both(&row.to));
@@ -327,14 +325,10 @@ fn outliers(place: &Place<'_>, asked: &Asked<'_>, kept: &Arc<KeptComparison>) ->
         columns,
     };
     let grid = table.grid(&asked.query, place.orders, place.n);
-    if asked.form == Form::Rows {
-        return Answer::page(&grid);
-    }
-    let mut frame = Frame::new(place, "differences", "")
+    let frame = Frame::new(place, "differences", "")
         .with_tabs("outliers", &TABS)
-        .with_twins("outliers", &Query::default());
-    frame.twins.truncate(1);
-    list(frame, "Between the same two points", grid)
+        .with_twins("outliers", &asked.query);
+    list(asked, frame, "Between the same two points", grid)
 }
 
 /// All intervals.
@@ -373,13 +367,10 @@ fn intervals(place: &Place<'_>, asked: &Asked<'_>, kept: &Arc<KeptComparison>) -
     ];
     let table = Rows { page: "intervals", noun: "places", rows: &rows, by: "", name, columns };
     let grid = table.grid(&asked.query, place.orders, place.n);
-    if asked.form == Form::Rows {
-        return Answer::page(&grid);
-    }
     let frame = Frame::new(place, "intervals", "intervals")
         .with_tabs("intervals", &TABS)
         .with_twins("intervals", &asked.query);
-    list(frame, "Intervals", grid)
+    list(asked, frame, "Intervals", grid)
 }
 
 /// An interval in which one did more, with the code of both.

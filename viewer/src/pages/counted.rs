@@ -58,11 +58,8 @@ fn loops(place: &Place<'_>, asked: &Asked<'_>) -> Result<Answer, NoPage> {
         return Ok(Answer::twin(&twin, asked.form, query));
     }
     let grid = loop_rows(&view.loops).grid(query, place.orders, place.n);
-    if asked.form == Form::Rows {
-        return Ok(Answer::page(&grid));
-    }
     let frame = Frame::new(place, "loops", "loops").with_tabs("loops", &TABS).with_twins("loops", query);
-    Ok(list(frame, "Loops", grid))
+    Ok(list(asked, frame, "Loops", grid))
 }
 
 /// The address of the page of a function.

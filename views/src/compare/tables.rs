@@ -1,6 +1,6 @@
 //! Metrics of parts of both runs, a row each: functions, loops, modules.
 
-use super::{Amount, Both, FunctionRow, UnmatchedRow, difference, times, whole};
+use super::{Amount, Both, CompareView, FunctionRow, UnmatchedRow, difference, outliers_table, times, whole};
 use crate::{Table, View};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -78,6 +78,28 @@ impl FunctionsView<'_> {
 impl View for FunctionsView<'_> {
     fn table(&self) -> Table {
         functions(self.functions, self.unmatched, self.metric)
+    }
+}
+
+/// A comparison of which a spreadsheet gets the functions of one build alone.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+pub struct OfOneBuild<'a>(pub &'a CompareView);
+
+impl View for OfOneBuild<'_> {
+    fn table(&self) -> Table {
+        functions(&[], &self.0.unmatched, &self.0.metric)
+    }
+}
+
+/// A comparison of which a spreadsheet gets the intervals that differ.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+pub struct Outliers<'a>(pub &'a CompareView);
+
+impl View for Outliers<'_> {
+    fn table(&self) -> Table {
+        outliers_table(&(1..).zip(&self.0.outliers).collect::<Vec<_>>())
     }
 }
 
