@@ -1,9 +1,17 @@
 //! Files of ours that pages name: style, script, icon. They are in the program.
 
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+
+/// Scripts that a file of pages has: those that need no server. Each may listen for `page`, which the
+/// document is told when another page is shown.
+pub const IN_FILES: [&str; 2] = ["keys.js", "file.js"];
+
 /// Their names, what they are, and their bytes.
-const ALL: [(&str, &str, &str); 3] = [
+const ALL: [(&str, &str, &str); 5] = [
     ("viewer.css", "text/css; charset=utf-8", include_str!("../assets/viewer.css")),
-    ("viewer.js", "text/javascript; charset=utf-8", include_str!("../assets/viewer.js")),
+    ("keys.js", SCRIPT, include_str!("../assets/keys.js")),
+    ("grid.js", SCRIPT, include_str!("../assets/grid.js")),
+    ("file.js", SCRIPT, include_str!("../assets/file.js")),
     ("icon.svg", "image/svg+xml", include_str!("../assets/icon.svg")),
 ];
 

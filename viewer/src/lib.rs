@@ -1,4 +1,4 @@
-//! Recordings in a web browser: a server for this machine alone, and the pages that it gives.
+//! Recordings in a web browser: a server for this machine alone, the pages that it gives, and a file of them.
 //!
 //! A page shows what the command line says, from the same [`views`]: nothing is computed here but which rows
 //! of a table are shown, and in which order. Where the views come from is the command's to say
@@ -16,7 +16,9 @@ mod address;
 mod assets;
 mod pages;
 mod recordings;
+mod saved;
 mod server;
 
 pub use recordings::{Failed, Recordings};
+pub use saved::{Saved, saved};
 pub use server::{ServeError, Server};

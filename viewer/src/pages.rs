@@ -11,6 +11,7 @@ use crate::assets;
 use crate::recordings::{Failed, Recordings};
 use askama::Template;
 use frame::Frame;
+pub use grid::LONGEST_IN_FILE;
 use grid::{Grid, Orders};
 use hyper::body::Bytes;
 use std::sync::Arc;
@@ -133,7 +134,7 @@ impl Site {
         let all = self.recordings.all();
         match asked.page {
             "" if all.recordings.len() == 1 => Answer::elsewhere("0/functions"),
-            "" => Answer::page(&Index { frame: Frame::top(), all }),
+            "" => Answer::page(&Index { frame: Frame::top(&asked.query), all }),
             "recordings.json" => Answer::twin(all, Form::Json, &asked.query),
             "recordings.csv" => Answer::twin(all, Form::Csv, &asked.query),
             name => match assets::find(name) {

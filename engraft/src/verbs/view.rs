@@ -7,15 +7,17 @@ use crate::output::{self, Answer, Hinted};
 use live::AskedToEnd;
 use opened::Opened;
 use std::num::NonZeroU16;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tracing::info_span;
 use viewer::{ServeError, Server};
 
 /// Run as tests.
 const EXAMPLES: &str = "\
 Examples:
   $ engraft view --no-open old.engraft
-  $ engraft view --no-open";
+  $ engraft view --no-open
+  $ engraft view old.engraft --html old.html";
 
 /// Look at recordings in the browser: what ran, function by function
 #[derive(clap::Args, Debug)]
@@ -35,6 +37,15 @@ pub struct Args {
     /// Print the address, and do not open it
     #[arg(long)]
     no_open: bool,
+    /// Write the pages to one file in place of that, which a browser shows by itself
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["port", "no_open"])]
+    html: Option<PathBuf>,
+    /// With --html: pages of so many functions, and of half as many intervals
+    #[arg(short = 'n', value_name = "N", requires = "html", default_value_t = 200)]
+    most: usize,
+    /// With --html: put lines of sources into the file
+    #[arg(long, requires = "html")]
+    with_source: bool,
 }
 
 /// Runs the verb.
@@ -44,10 +55,15 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         named => Opened::named(named)?,
     };
     let folders = match args.source.as_slice() {
+        // Who is given the file is not to see sources that nobody meant to give.
+        _ if args.html.is_some() && !args.with_source => Vec::new(),
         [] => vec![PathBuf::from(".")],
         named => named.to_vec(),
     };
     let opened = opened.with_sources(folders);
+    if let Some(to) = &args.html {
+        return write(to, args, opened);
+    }
     let server = Server::bind(args.port.map(NonZeroU16::get)).map_err(refused)?;
     let (address, port) = (server.address(), server.port());
     let asked_to_end = AskedToEnd::keep()?;
@@ -60,6 +76,31 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         false => browser::open(&address, port),
     };
     asked_to_end.asked()?;
+    Ok(Answer::Yes)
+}
+
+/// Writes the pages to a file.
+fn write(to: &Path, args: &Args, opened: Opened) -> anyhow::Result<Answer> {
+    let inputs: Vec<&Path> = args.recordings.iter().map(PathBuf::as_path).collect();
+    output::refuse_overwriting(to, &inputs)?;
+    output::can_be_written(to)?;
+    let saved = info_span!("write pages").in_scope(|| viewer::saved(Arc::new(opened), args.most));
+    let saved = saved.map_err(|failed| match failed.hint {
+        Some(hint) => Hinted::new(failed.what, hint).into(),
+        None => anyhow::anyhow!(failed.what),
+    })?;
+    output::data(Some(to), |w| w.write_all(saved.text.as_bytes()))?;
+    if !output::talk_mode().quiet {
+        let more = match saved.n_left_out {
+            0 => String::new(),
+            n => format!("; {n} more functions or intervals have none in it (-n N)"),
+        };
+        let line = format!("{} pages in {}{more}", saved.n_pages, to.display());
+        match output::is_standard_output(to) {
+            true => output::say(line),
+            false => output::data(None, |w| writeln!(w, "{line}"))?,
+        }
+    }
     Ok(Answer::Yes)
 }
 

@@ -1,6 +1,7 @@
 //! `engraft view`: its pages in a browser that is driven, and how it starts and ends.
 
 mod browser;
+mod saved;
 
 use crate::needs;
 use crate::run::{built, engraft, folder, must, pair, put_program};
@@ -300,20 +301,25 @@ fn no_page_is_wider_than_its_window_light_or_dark() {
     }
 }
 
-#[test]
-fn no_page_keeps_anybody_from_reading_it() {
+/// A script that gives what keeps somebody from reading a page, if the library is there that knows.
+fn axe(module: &str, line: u32) -> Option<String> {
     const AXE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/axe/axe.min.js");
-    needs!("gcc", "chromium", "chromedriver");
-    if !crate::run::has(AXE, module_path!(), line!()) {
-        return;
+    if !crate::run::has(AXE, module, line) {
+        return None;
     }
     let axe = std::fs::read_to_string(AXE).expect("scripts/axe.sh put it there");
     let levels = r#"["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]"#;
-    let run = format!(
+    Some(format!(
         "{axe};\nconst done = arguments[arguments.length - 1];\
          axe.run(document, {{ runOnly: {levels} }}).then((found) => done(found.violations.map((v) =>\
          `${{v.id}}: ${{v.nodes.slice(0, 3).map((n) => n.html + n.failureSummary).join(' | ')}}`)))"
-    );
+    ))
+}
+
+#[test]
+fn no_page_keeps_anybody_from_reading_it() {
+    needs!("gcc", "chromium", "chromedriver");
+    let Some(run) = axe(module_path!(), line!()) else { return };
     let browser = Browser::start();
     for (place, recording, pages) in all_pages() {
         let viewed = Viewed::start(place, &["--no-open", recording]);

@@ -21,6 +21,9 @@ const TABS: [(&str, &str); 4] = [
     ("intervals", "intervals"),
 ];
 
+/// How many places where a function differs its page names, before it leads to all.
+const MOST_PLACES: usize = 8;
+
 /// What is asked for of a comparison.
 pub fn answer(place: &Place<'_>, asked: &Asked<'_>) -> Result<Answer, NoPage> {
     let kept = place.recordings.compared(place.n)?;
@@ -228,9 +231,12 @@ fn function(place: &Place<'_>, asked: &Asked<'_>, kept: &Arc<KeptComparison>) ->
         before: link(at.and_then(|at| at.checked_sub(1))),
         behind: link(at.map(|at| at + 1)),
         outliers: here
-            .into_iter()
-            .map(|(n, row)| (n, both(&row.from), both(&row.to), difference(row.old.0, row.new.0, 0.0).text))
+            .iter()
+            .take(MOST_PLACES)
+            .map(|&(n, row)| (n, both(&row.from), both(&row.to), difference(row.old.0, row.new.0, 0.0).text))
             .collect(),
+        n_more: here.len().saturating_sub(MOST_PLACES),
+        all: Query::default().with("q", Some(name)).link("outliers"),
         intervals: Query::default().with("q", Some(name)).link("intervals"),
         grid: rows,
     }))
@@ -240,7 +246,10 @@ fn metric_rows(metrics: &[MetricRow]) -> Rows<'_, MetricRow> {
     fn name(row: &MetricRow) -> &str {
         &row.metric
     }
-    let share = |part: f64| Value::Share(part / 100.0).cell().with_share(part / 100.0);
+    let share = |percent: f64| {
+        let cell = Value::Share(percent / 100.0).cell().with_share(percent / 100.0);
+        Cell { title: format!("{percent:.3} %"), ..cell }
+    };
     let columns = vec![
         Column::new("metric", "what is counted", |row: &MetricRow| Value::Text(&row.metric)),
         Column::new("difference", "new less old", |row: &MetricRow| Value::Difference(row.new.0 - row.old.0))
@@ -472,6 +481,8 @@ struct OfBoth<'a> {
     before: Option<String>,
     behind: Option<String>,
     outliers: Vec<(usize, String, String, String)>,
+    n_more: usize,
+    all: String,
     intervals: String,
     grid: Grid,
 }

@@ -31,16 +31,16 @@ pub struct Tab {
 
 impl Frame {
     /// Around the list of recordings.
-    pub fn top() -> Frame {
-        let twin = |name, href: &str| Tab { name, href: href.to_owned(), is_here: false };
-        Frame {
+    pub fn top(query: &Query) -> Frame {
+        let frame = Frame {
             title: "recordings".to_owned(),
             base: "",
             recording: String::new(),
             tabs: Vec::new(),
             command: "engraft view".to_owned(),
-            twins: vec![twin("JSON", "recordings.json"), twin("CSV", "recordings.csv")],
-        }
+            twins: Vec::new(),
+        };
+        frame.with_twins("recordings", query)
     }
 
     /// Around the page `title` of a recording; `words` stand behind `engraft show REC` to print the same.
@@ -66,6 +66,10 @@ impl Frame {
 
     /// With the twins of the page `page`, in the state that `query` says.
     pub fn with_twins(mut self, page: &str, query: &Query) -> Frame {
+        // A file has no others beside it.
+        if query.get("file").is_some() {
+            return self;
+        }
         let query = query.only(&["q", "sort", "order", "name", "metric", "n"]);
         let twin = |name, end| Tab { name, href: query.link(&format!("{page}.{end}")), is_here: false };
         self.twins = vec![twin("JSON", "json"), twin("CSV", "csv")];

@@ -13,6 +13,8 @@ use views::{grouped, share};
 /// How many rows a page has, and a piece of it at most.
 const PIECE: usize = 200;
 const LONGEST_PIECE: usize = 1000;
+/// How many rows a page in a file has at most, since all of them are in it.
+pub const LONGEST_IN_FILE: usize = 1000;
 /// How many orders of rows are kept.
 const KEPT: usize = 16;
 
@@ -54,6 +56,26 @@ impl Value<'_> {
 
     fn is_right(&self) -> bool {
         !matches!(self, Value::Text(_))
+    }
+
+    /// How it is sorted by, as pages in files name it.
+    fn kind(&self) -> &'static str {
+        match self {
+            Value::Text(_) => "text",
+            Value::Address(_) => "address",
+            Value::Difference(_) => "difference",
+            Value::Unknown | Value::Count(_) | Value::Share(_) | Value::Number(_) => "number",
+        }
+    }
+
+    /// What it is sorted by, if that is known.
+    fn exact(&self) -> Option<String> {
+        match self {
+            Value::Unknown => None,
+            Value::Count(n) | Value::Address(n) => Some(n.to_string()),
+            Value::Share(n) | Value::Number(n) | Value::Difference(n) => Some(n.to_string()),
+            Value::Text(text) => Some((*text).to_owned()),
+        }
     }
 
     /// The cell for it.
@@ -132,6 +154,8 @@ pub struct Grid {
     pub n_found: usize,
     /// How many there are.
     pub n_all: usize,
+    /// Whether it is in a file, where what sorts and looks for rows is the page itself.
+    pub is_in_file: bool,
     /// What was looked for.
     pub q: String,
     /// What else the address says, for the form that looks for something.
@@ -148,6 +172,8 @@ pub struct Grid {
 pub struct Heading {
     /// What it is called.
     pub name: &'static str,
+    /// What stands below it: `number`, `difference`, `address`, `text`.
+    pub kind: &'static str,
     /// What it is.
     pub note: &'static str,
     /// Whether numbers stand below it.
@@ -162,6 +188,8 @@ pub struct Heading {
 pub struct Row {
     /// Its place, from 1.
     pub place: usize,
+    /// What is looked for in it.
+    pub name: String,
     /// Its cells.
     pub cells: Vec<Cell>,
 }
@@ -181,6 +209,10 @@ pub struct Cell {
     pub is_unknown: bool,
     /// A bar beside it.
     pub bar: Option<Bar>,
+    /// Whether the script draws a bar as long as the text says.
+    pub has_own_bar: bool,
+    /// What it is sorted by, in a file, if that is not what its title says.
+    pub value: Option<String>,
 }
 
 /// A bar: from where to where, of a hundred.
@@ -194,6 +226,18 @@ pub struct Bar {
     pub kind: &'static str,
 }
 
+impl Bar {
+    /// As the picture has it: less than one is less than is seen.
+    pub fn x(&self) -> String {
+        format!("{:.0}", self.x)
+    }
+
+    /// The same.
+    pub fn width(&self) -> String {
+        format!("{:.0}", self.width.ceil())
+    }
+}
+
 impl Cell {
     /// With a text.
     pub fn of(text: &str) -> Cell {
@@ -203,6 +247,27 @@ impl Cell {
     /// That leads to `href`.
     pub fn to(self, href: String) -> Cell {
         Cell { href, ..self }
+    }
+
+    /// As a file has it, in which nothing is said twice: its script takes titles from texts, and what rows
+    /// are sorted by from both.
+    fn in_file(self, value: Value<'_>) -> Cell {
+        let plain = self.text.replace(',', "");
+        let title = if self.title == plain || self.title == self.text { String::new() } else { self.title };
+        let said = if title.is_empty() { &plain } else { &title };
+        let number = || said.trim_start_matches('+').trim_end_matches(" %").parse::<f64>();
+        let is_said = match value {
+            Value::Text(text) => text == self.text,
+            Value::Address(_) => false,
+            _ => number().is_ok(),
+        };
+        // A bar that is as long as the text says is drawn from it.
+        let percent = self.text.strip_suffix(" %").and_then(|text| text.parse::<f64>().ok());
+        let is_drawn =
+            |bar: &Bar| bar.kind == "share" && percent.is_some_and(|n| (bar.width - n).abs() < 0.01);
+        let has_own_bar = self.bar.as_ref().is_some_and(is_drawn);
+        let bar = self.bar.filter(|_| !has_own_bar);
+        Cell { value: value.exact().filter(|_| !is_said), title, bar, has_own_bar, ..self }
     }
 
     /// With a bar beside it that is `part` of the whole.
@@ -243,14 +308,19 @@ impl<'a, R> Rows<'a, R> {
         let state = query.only(&["q", "sort", "order", "metric", "name", "swap"]);
         let key = format!("{n}/{}", state.link(self.page));
         let order = orders.get(&key, || self.order(query));
-        let n_wanted = query.number("rows").unwrap_or(PIECE).clamp(1, LONGEST_PIECE);
+        let is_in_file = query.get("file").is_some();
+        let n_wanted = match query.number("rows") {
+            None if is_in_file => LONGEST_IN_FILE,
+            n => n.unwrap_or(PIECE).clamp(1, LONGEST_PIECE),
+        };
         let from = query.number("from").unwrap_or(0).min(order.len().saturating_sub(1));
         let places = order.iter().enumerate().skip(from).take(n_wanted);
         let rows = places.filter_map(|(place, at)| {
             let row = self.rows.get(usize::try_from(*at).ok()?)?;
             Some(Row {
                 place: place + 1,
-                cells: self.columns.iter().map(|column| cell(column, row)).collect(),
+                name: if is_in_file { (self.name)(row).to_owned() } else { String::new() },
+                cells: self.columns.iter().map(|column| cell(column, row, is_in_file)).collect(),
             })
         });
         let rows: Vec<Row> = rows.collect();
@@ -265,6 +335,7 @@ impl<'a, R> Rows<'a, R> {
             from,
             n_found: order.len(),
             n_all: self.rows.len(),
+            is_in_file,
             q: query.get("q").unwrap_or_default().to_owned(),
             kept: ["sort", "order", "metric", "name", "swap"]
                 .into_iter()
@@ -288,6 +359,7 @@ impl<'a, R> Rows<'a, R> {
             let turned = if is_by && !is_reversed { turned.with("order", Some("reversed")) } else { turned };
             Heading {
                 name: column.key,
+                kind: self.kind(column),
                 note: column.note,
                 is_right: self.is_right(column),
                 href: turned.link(self.page),
@@ -301,6 +373,12 @@ impl<'a, R> Rows<'a, R> {
         self.columns.iter().map(heading).collect()
     }
 
+    /// What stands in it, where that is known of any row.
+    fn kind(&self, column: &Column<'a, R>) -> &'static str {
+        let known = self.rows.iter().map(|row| (column.value)(row)).find(|value| *value != Value::Unknown);
+        known.map_or("number", |value| value.kind())
+    }
+
     /// Whether numbers stand in it.
     fn is_right(&self, column: &Column<'a, R>) -> bool {
         self.rows.first().is_some_and(|row| (column.value)(row).is_right())
@@ -308,11 +386,13 @@ impl<'a, R> Rows<'a, R> {
 }
 
 /// The cell of `row` in a column.
-fn cell<'a, R>(column: &Column<'a, R>, row: &'a R) -> Cell {
+fn cell<'a, R>(column: &Column<'a, R>, row: &'a R, is_in_file: bool) -> Cell {
     let value = (column.value)(row);
     let shown = column.cell.as_ref().map(|cell| cell(row));
     let is_unknown = value == Value::Unknown;
-    Cell { is_right: value.is_right(), is_unknown, ..shown.unwrap_or_else(|| value.cell()) }
+    let shown = shown.unwrap_or_else(|| value.cell());
+    let shown = Cell { is_right: value.is_right(), is_unknown, ..shown };
+    if is_in_file { shown.in_file(value) } else { shown }
 }
 
 /// Orders that were asked for lately: a table is scrolled in one of them.

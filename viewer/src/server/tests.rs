@@ -102,7 +102,7 @@ fn who_knows_the_address_is_answered_and_nobody_else() {
 #[test]
 fn each_answer_says_that_nothing_comes_from_elsewhere() {
     let server = Known::started();
-    for path in ["/TOKEN/", "/TOKEN/viewer.js", "/TOKEN/x", "/"] {
+    for path in ["/TOKEN/", "/TOKEN/keys.js", "/TOKEN/x", "/"] {
         let said = server.said(&format!("GET {path} HTTP/1.1\r\n{LOCAL}\r\nConnection: close\r\n\r\n"));
         let said = said.to_lowercase();
         for header in [

@@ -1,44 +1,7 @@
-// What script adds to pages that work without it: keys, and rows that come as one scrolls. Sorting, filtering
-// and cutting are the server's.
+// What script adds to pages of a server, which work without it: rows that come as one scrolls, and as one
+// writes what is looked for. Sorting, filtering and cutting are the server's.
 
 const pieceLength = 200;
-
-// Keys: what has `data-key` is clicked, or takes the next keys if one can write in it.
-function onKey(event) {
-  if (event.ctrlKey || event.metaKey || event.altKey) return;
-  const writes = event.target instanceof HTMLInputElement || event.target instanceof HTMLTextAreaElement;
-  if (writes) {
-    if (event.key === "Escape") event.target.blur();
-    return;
-  }
-  if (document.querySelector("dialog[open]")) return;
-  if (event.key === "j" || event.key === "k") {
-    if (step(event.key === "j" ? 1 : -1)) event.preventDefault();
-    return;
-  }
-  const target = document.querySelector(`[data-key="${CSS.escape(event.key)}"]`);
-  if (!target) return;
-  event.preventDefault();
-  if (target instanceof HTMLInputElement) {
-    target.focus();
-    target.select();
-  } else {
-    target.click();
-  }
-}
-
-// The link of the next row, or of the one before, takes the focus.
-function step(by) {
-  const links = [...document.querySelectorAll(".grid tbody tr[data-place] a")];
-  if (links.length === 0) return false;
-  const row = document.activeElement?.closest?.(".grid tr[data-place]");
-  const at = row ? links.findIndex((link) => row.contains(link)) : -1;
-  const first = links.findIndex((link) => link.getBoundingClientRect().top > 40);
-  const next = at < 0 ? Math.max(first, 0) : Math.min(Math.max(at + by, 0), links.length - 1);
-  links[next].focus({ preventScroll: true });
-  links[next].closest("tr").scrollIntoView({ block: "nearest" });
-  return true;
-}
 
 // Rows of a long table: those around what is seen are there, and room for all others.
 class Grid {
@@ -160,16 +123,7 @@ class Grid {
   }
 }
 
-function start() {
-  document.addEventListener("keydown", onKey);
-  const keys = document.getElementById("keys");
-  const button = document.querySelector("button.keys");
-  button.hidden = false;
-  button.addEventListener("click", () => keys.showModal());
-  document.querySelectorAll(".grid").forEach((element) => {
-    element.querySelector(".search button")?.setAttribute("hidden", "");
-    new Grid(element);
-  });
-}
-
-start();
+document.querySelectorAll(".grid").forEach((element) => {
+  element.querySelector(".search button")?.setAttribute("hidden", "");
+  new Grid(element);
+});
