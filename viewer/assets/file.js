@@ -70,7 +70,7 @@ function show() {
     const page = pages[name];
     holder.innerHTML = page.body;
     // Titles that say what the text does are not in the file.
-    for (const cell of holder.querySelectorAll(".grid td:not([title])")) {
+    for (const cell of holder.querySelectorAll("table.rows td:not([title])")) {
       cell.title = cell.classList.contains("n") ? cell.textContent.replaceAll(",", "") : cell.textContent;
     }
     document.title = page.title;

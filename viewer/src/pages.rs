@@ -5,6 +5,7 @@ mod counted;
 mod frame;
 mod function;
 mod grid;
+mod valued;
 
 use crate::address::{Asked, Form, Query};
 use crate::assets;
@@ -116,6 +117,7 @@ impl Site {
             Place { recordings: &*self.recordings, orders: &self.orders, n, recording: &row.recording };
         let page = match row.what {
             What::Counts | What::Trace => counted::answer(&place, &asked),
+            What::Values => valued::answer(&place, &asked),
             What::Comparison => compared::answer(&place, &asked),
         };
         page.unwrap_or_else(|why| match why {

@@ -5,6 +5,7 @@ use views::compare::kept::KeptComparison;
 use views::count::CountView;
 use views::recordings::RecordingsView;
 use views::show::function::FunctionView;
+use views::values::ValuesView;
 
 /// Recordings that are looked at, numbered as [`Recordings::all`] lists them.
 ///
@@ -31,6 +32,22 @@ pub trait Recordings: Send + Sync {
     /// If there is none.
     fn graph(&self, n: usize, name: &str) -> Result<String, Failed>;
 
+    /// What values recording `n` has.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is of something else.
+    fn valued(&self, n: usize) -> Result<Arc<ValuesView>, Failed> {
+        Err(Failed::of_another_kind(n))
+    }
+
+    /// Pictures of the values of a function of recording `n`, and of its loops, as SVG.
+    ///
+    /// # Errors
+    /// If there is nothing to be drawn.
+    fn plot(&self, n: usize, _name: &str) -> Result<String, Failed> {
+        Err(Failed::of_another_kind(n))
+    }
+
     /// What recording `n` says of two builds.
     ///
     /// # Errors
@@ -46,4 +63,11 @@ pub struct Failed {
     pub what: String,
     /// What to do about it, a line each, if that is known.
     pub hint: Option<String>,
+}
+
+impl Failed {
+    /// What is asked of a recording that holds something else.
+    fn of_another_kind(n: usize) -> Failed {
+        Failed { what: format!("recording {n} is of something else"), hint: None }
+    }
 }

@@ -38,6 +38,8 @@ pub enum What {
     Counts,
     /// All that ran, in order.
     Trace,
+    /// Values of calls, loops, places.
+    Values,
     /// What two builds did.
     Comparison,
 }
@@ -48,6 +50,7 @@ impl What {
         match self {
             What::Counts => "counts",
             What::Trace => "trace",
+            What::Values => "values",
             What::Comparison => "comparison",
         }
     }

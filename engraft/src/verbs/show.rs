@@ -8,7 +8,7 @@ mod counts;
 mod function;
 mod lists;
 mod loops;
-mod plot;
+pub mod plot;
 mod process;
 mod reuse;
 mod samples;

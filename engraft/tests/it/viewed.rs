@@ -2,6 +2,7 @@
 
 mod browser;
 mod saved;
+mod values;
 
 use crate::needs;
 use crate::run::{built, engraft, folder, must, pair, put_program};

@@ -36,7 +36,7 @@ pub fn graph(place: &Place<'_>, asked: &Asked<'_>) -> Result<Answer, NoPage> {
 }
 
 /// A picture that takes its style from the page: one within it, no page of ours allows.
-fn without_style(svg: &str) -> String {
+pub fn without_style(svg: &str) -> String {
     let parts =
         svg.split_once("<style>").and_then(|(before, rest)| Some((before, rest.split_once("</style>")?.1)));
     parts.map_or_else(String::new, |(before, behind)| [before, behind].concat())

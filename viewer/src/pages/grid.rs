@@ -281,6 +281,17 @@ pub fn pattern(q: &str) -> String {
     format!("*{q}*")
 }
 
+impl Grid {
+    /// That stays as it is: no heading sorts it.
+    pub fn fixed(mut self) -> Grid {
+        for heading in &mut self.headings {
+            heading.href = String::new();
+            heading.sorted = "";
+        }
+        self
+    }
+}
+
 impl<'a, R> Rows<'a, R> {
     /// The places of those rows that `query` asks for, in its order.
     fn order(&self, query: &Query) -> Vec<u32> {

@@ -2,7 +2,8 @@
 
 use crate::input::{self, Source};
 use crate::output::{self, Hinted};
-use crate::verbs::show;
+use crate::verbs::{show, values};
+use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
@@ -11,6 +12,7 @@ use views::compare::kept::KeptComparison;
 use views::count::CountView;
 use views::recordings::{RecordingRow, RecordingsView, What};
 use views::show::function::FunctionView;
+use views::values::ValuesView;
 
 /// Recordings, with what was read of them.
 pub struct Opened {
@@ -25,6 +27,7 @@ struct File {
     path: PathBuf,
     counted: OnceLock<Result<Arc<CountView>, Failed>>,
     compared: OnceLock<Result<Arc<KeptComparison>, Failed>>,
+    valued: OnceLock<Result<Arc<ValuesView>, Failed>>,
 }
 
 impl Opened {
@@ -54,7 +57,12 @@ impl Opened {
 
     fn of(all: Vec<(RecordingRow, PathBuf)>) -> Opened {
         let (recordings, paths): (Vec<_>, Vec<_>) = all.into_iter().unzip();
-        let file = |path| File { path, counted: OnceLock::new(), compared: OnceLock::new() };
+        let file = |path| File {
+            path,
+            counted: OnceLock::new(),
+            compared: OnceLock::new(),
+            valued: OnceLock::new(),
+        };
         Opened {
             list: RecordingsView { schema: RecordingsView::SCHEMA, recordings },
             files: paths.into_iter().map(file).collect(),
@@ -104,7 +112,7 @@ fn row(path: &Path) -> anyhow::Result<RecordingRow> {
         return Err(has_none("samples").into());
     }
     if source.values()?.is_some() {
-        return Err(has_none("values of calls").into());
+        return Ok(row(What::Values, None));
     }
     let run = source.needed_recording()?.run;
     let command = run.map(|run| crate::verbs::count::fill::run_view(&run).command_line());
@@ -133,6 +141,19 @@ impl Recordings for Opened {
 
     fn graph(&self, n: usize, name: &str) -> Result<String, Failed> {
         show::graph_of(&self.file(n)?.path, name).map_err(|err| failed(&err))
+    }
+
+    fn valued(&self, n: usize) -> Result<Arc<ValuesView>, Failed> {
+        let file = self.file(n)?;
+        let open = || {
+            let view = values::recorded(&file.path)?;
+            view.map(Arc::new).with_context(|| format!("{} has no values", file.path.display()))
+        };
+        file.valued.get_or_init(|| open().map_err(|err| failed(&err))).clone()
+    }
+
+    fn plot(&self, n: usize, name: &str) -> Result<String, Failed> {
+        show::plot::plot(&self.file(n)?.path, name).map_err(|err| failed(&err))
     }
 
     fn compared(&self, n: usize) -> Result<Arc<KeptComparison>, Failed> {
