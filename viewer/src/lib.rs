@@ -18,5 +18,6 @@ mod pages;
 mod recordings;
 mod server;
 
-pub use recordings::{Failed, Recordings};
+pub use pages::{Answer, Site};
+pub use recordings::{Drawing, Failed, FlowGraph, Recordings};
 pub use server::{ServeError, Server};

@@ -1,6 +1,7 @@
 //! `engraft view`: its pages in a browser that is driven, and how it starts and ends.
 
 mod browser;
+mod graphs;
 
 use crate::needs;
 use crate::run::{built, engraft, folder, must, pair, put_program};
