@@ -55,6 +55,8 @@ type Group<'a> = (&'a mut [Next], usize);
 const BYTES: usize = 8;
 /// A group that is sorted by comparing its texts.
 const SMALL: usize = 12;
+/// How many of a group are asked first what they have in common.
+const SOME: usize = 64;
 /// Fewer texts than these are sorted by one thread.
 const FEW: usize = 20_000;
 
@@ -110,21 +112,29 @@ fn split<'a>((group, depth): Group<'a>, texts: &[&[u8]], n_others: usize) -> Vec
     let first = group.first().map_or(&[][..], behind);
     let alike =
         |bytes: &[u8], most: usize| first.iter().zip(bytes).take(most).take_while(|(a, b)| a == b).count();
-    let common = AtomicUsize::new(first.len());
+    // What some have in common, all mostly have: then each is looked at once.
+    let some = group.iter().step_by(group.len().div_ceil(SOME));
+    let common = AtomicUsize::new(some.fold(first.len(), |most, next| alike(behind(next), most)));
     let part = group.len().div_ceil(n_others + 1);
-    side_by_side(group.chunks(part).collect(), n_others, |part| {
-        let fold = |common, next| if common == 0 { 0 } else { alike(behind(next), common) };
-        let of_part = part.iter().fold(common.load(Ordering::Relaxed), fold);
-        common.fetch_min(of_part, Ordering::Relaxed);
-    });
-    let common = common.into_inner();
-    side_by_side(group.chunks_mut(part).collect(), n_others, |part| {
-        for next in part.iter_mut() {
-            let bytes = next_bytes(behind(next).get(common..).unwrap_or_default());
-            *next = bytes << 32 | u128::from(low(*next));
+    loop {
+        let tried = common.load(Ordering::Relaxed);
+        side_by_side(group.chunks_mut(part).collect(), n_others, |part| {
+            for next in part.iter_mut() {
+                let text = behind(next);
+                let is_alike = text.get(..tried) == first.get(..tried);
+                if !is_alike {
+                    common.fetch_min(alike(text, tried), Ordering::Relaxed);
+                }
+                let bytes = next_bytes(text.get(tried..).unwrap_or_default());
+                *next = bytes << 32 | u128::from(low(*next));
+            }
+        });
+        if common.load(Ordering::Relaxed) == tried {
+            break;
         }
-        part.sort_unstable();
-    });
+    }
+    let common = common.into_inner();
+    side_by_side(group.chunks_mut(part).collect(), n_others, |part| part.sort_unstable());
     if n_others > 0 {
         // Takes sorted parts as they are, and merges them.
         group.sort();
