@@ -14,6 +14,7 @@
 
 mod address;
 mod assets;
+mod escape;
 mod pages;
 mod recordings;
 mod server;

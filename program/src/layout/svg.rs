@@ -52,6 +52,8 @@ const MARGIN: f64 = 20.0;
 const TITLE: f64 = 30.0;
 /// How far outlines lie outside of boxes.
 const SLANT: f64 = 7.0;
+/// As much of a name as stands above a picture.
+const LONGEST_NAME: usize = 300;
 /// Longest text in a box, in letters.
 const WIDEST: usize = 60;
 
@@ -97,7 +99,7 @@ pub fn svg(program: &Program, func: FuncId, style: Style<'_>, counts: Option<&Co
     let many = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
     let (n_blocks, n_loops) = (many(f.n_blocks(), "block"), many(loops.len(), "loop"));
     let as_nodes = style.folding.map_or_else(String::new, |_| format!(" as {}", many(nodes.len(), "node")));
-    let name = style.name(program, func);
+    let name: String = style.name(program, func).chars().take(LONGEST_NAME).collect();
     head(&mut out, &layout, &format!("{name} at {}: {n_blocks}{as_nodes}, {n_loops}", f.entry));
     let mut labels = Labels::new(&layout.nodes, &ordered);
     for (ids, line) in lines.iter().zip(&layout.edges) {
@@ -620,6 +622,10 @@ pub(super) fn escaped(text: &str) -> String {
             '"' => out.push_str("&quot;"),
             '\t' => out.push(' '),
             c if c.is_control() || c == '\u{fffe}' || c == '\u{ffff}' => out.push('\u{fffd}'),
+            // What turns the direction of all that follows.
+            '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+                out.push('\u{fffd}')
+            }
             c => out.push(c),
         }
     }

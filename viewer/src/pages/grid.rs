@@ -6,6 +6,7 @@
 mod order;
 
 use crate::address::Query;
+use crate::escape;
 use askama::Template;
 use std::sync::{Arc, Mutex, PoisonError};
 use views::{Like, grouped, share};
@@ -181,7 +182,8 @@ pub struct Bar {
 impl Cell {
     /// With a text.
     pub fn of(text: &str) -> Cell {
-        Cell { text: text.to_owned(), title: text.to_owned(), ..Cell::default() }
+        let text = escape::cut(text).into_owned();
+        Cell { title: text.clone(), text, ..Cell::default() }
     }
 
     /// That leads to `href`.
