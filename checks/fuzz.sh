@@ -30,7 +30,7 @@ for file in "$folder"/*; do
     esac
 done
 echo "fuzz: $processes processes: $loaded loaded, $refused refused, $bad bad"
-for name in memory graft rewrite profile recording map carry decode trace events names path plain branches compare; do
+for name in memory graft rewrite profile recording map carry decode trace events names path plain branches compare view; do
     cargo run -q --release --manifest-path fuzz/Cargo.toml --bin mutations -- "$name" "$files" "$from" || bad=$((bad + 1))
 done
 [ "$bad" = 0 ]

@@ -5,6 +5,10 @@
 
 pub mod seeds;
 
+// What tests of `viewer` send, too.
+#[path = "../../viewer/tests/hostile/client.rs"]
+mod client;
+
 use matching::compare::{Anchor, Asked, Builder, By, Code, Comparison, Side, TracedModule, Unsteady, Was};
 use matching::{CarryOptions, Map, Matching, MergeOptions, Options, carry, merge, score};
 use measure::{Placement, branches};
@@ -51,6 +55,7 @@ pub fn targets() -> Vec<(&'static str, Target, fn() -> Vec<Vec<u8>>)> {
         ("plain", plain_trace, seeds::plain),
         ("branches", branches, seeds::branches),
         ("compare", compared, seeds::runs),
+        ("view", view, client::seeds),
     ]
 }
 
@@ -86,6 +91,11 @@ pub static NEXT: LazyLock<Program> = LazyLock::new(|| {
 
 static MATCHING: LazyLock<Matching> =
     LazyLock::new(|| Matching::compute(&PROGRAM, &NEXT, &Options::default()));
+
+/// Any bytes as a request to `engraft view`: answered with a page of ours, or refused.
+pub fn view(bytes: &[u8]) {
+    client::request(bytes);
+}
 
 /// Any bytes as an ELF file: loaded or refused, with its lines, and what is said of its functions.
 pub fn image(bytes: &[u8]) {

@@ -14,13 +14,17 @@
 //!
 //! Not here: what a picture looks like (`layout::svg`), or Graphviz's text (`layout::dot`).
 
+mod counts;
 mod dot;
+mod fold;
 mod order;
 mod place;
 mod svg;
 
+pub use counts::{Counts, RunCount};
 pub use dot::dot;
-pub use svg::{Counts, RunCount, Style, svg};
+pub use fold::Folding;
+pub use svg::{Style, svg};
 
 use crate::analyses::flow_graph::count;
 

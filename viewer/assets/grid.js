@@ -2,6 +2,8 @@
 // writes what is looked for. Sorting, filtering and cutting are the server's.
 
 const pieceLength = 200;
+// Browsers draw nothing behind some 16 to 32 million pixels: rows that are not there have less room then.
+const tallest = 8e6;
 
 // Rows of a long table: those around what is seen are there, and room for all others.
 class Grid {
@@ -13,7 +15,7 @@ class Grid {
     let timer = 0;
     input?.addEventListener("input", () => {
       clearTimeout(timer);
-      timer = setTimeout(() => this.look(input.value), 150);
+      timer = setTimeout(() => this.look(input.value), 60);
     });
     addEventListener("scroll", () => this.scrolled(), { passive: true });
     addEventListener("resize", () => this.scrolled(), { passive: true });
@@ -27,10 +29,11 @@ class Grid {
     this.count = this.body.rows.length;
     this.element.querySelector(".pager")?.remove();
     this.height = this.count > 0 ? this.body.getBoundingClientRect().height / this.count : 28;
+    this.squeeze = Math.min(1, tallest / (this.total * this.height));
     this.above = this.space(this.body, "beforebegin", this.from);
     this.below = this.space(this.body, "afterend", this.total - this.from - this.count);
     if (this.from > 0 && !this.wasScrolled) {
-      scrollTo(0, this.table.getBoundingClientRect().top + scrollY + this.from * this.height);
+      this.showAtTop(this.from);
     }
     this.wasScrolled = true;
   }
@@ -49,18 +52,27 @@ class Grid {
     }
     space.hidden = n <= 0;
     space.rows[0].cells[0].colSpan = this.table.tHead.rows[0].cells.length;
-    space.rows[0].cells[0].style.height = `${Math.max(n, 0) * this.height}px`;
+    space.rows[0].cells[0].style.height = `${Math.max(n, 0) * this.height * this.squeeze}px`;
     return space;
   }
 
-  // The place of the first row that is seen.
+  // The place of the first row that is seen, with what part of it is not.
   top() {
     const passed = -this.table.getBoundingClientRect().top;
-    return Math.max(0, Math.min(Math.floor(passed / this.height), this.total - 1));
+    const within = (passed - this.from * this.height * this.squeeze) / this.height;
+    const isThere = within >= 0 && within <= this.count;
+    const top = isThere ? this.from + within : passed / (this.height * this.squeeze);
+    return Math.max(0, Math.min(top, this.total - 1));
+  }
+
+  // Scrolls to where row `top`, which is there, is the first one.
+  showAtTop(top) {
+    const passed = this.from * this.height * this.squeeze + (top - this.from) * this.height;
+    scrollTo(0, this.table.getBoundingClientRect().top + scrollY + passed);
   }
 
   scrolled() {
-    const top = this.top();
+    const top = Math.floor(this.top());
     const seen = Math.ceil(innerHeight / this.height) + 1;
     clearTimeout(this.noting);
     this.noting = setTimeout(() => this.note(top), 200);
@@ -88,9 +100,11 @@ class Grid {
     piece.innerHTML = `<table>${await answer.text()}</table>`;
     if (this.wanted !== from) return;
     const focused = document.activeElement?.closest?.("tr[data-place]")?.dataset.place;
+    const top = this.top();
     this.body.replaceWith(piece.content.querySelector("tbody"));
     this.wanted = undefined;
     this.adopt();
+    if (this.squeeze < 1) this.showAtTop(Math.max(top, this.from));
     if (focused) {
       this.body.querySelector(`tr[data-place="${CSS.escape(focused)}"] a`)?.focus({ preventScroll: true });
     }

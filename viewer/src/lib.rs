@@ -14,11 +14,13 @@
 
 mod address;
 mod assets;
+mod escape;
 mod pages;
 mod recordings;
 mod saved;
 mod server;
 
-pub use recordings::{Failed, Recordings};
+pub use pages::{Answer, Site};
+pub use recordings::{Drawing, Failed, FlowGraph, Recordings};
 pub use saved::{Saved, saved};
 pub use server::{ServeError, Server};

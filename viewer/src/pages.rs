@@ -17,7 +17,7 @@ use grid::{Grid, Orders};
 use hyper::body::Bytes;
 use std::sync::Arc;
 use views::recordings::{RecordingsView, What};
-use views::{Look, View, is_like};
+use views::{Look, View};
 
 /// All pages of some recordings.
 pub struct Site {

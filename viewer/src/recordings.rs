@@ -18,19 +18,25 @@ pub trait Recordings: Send + Sync {
     ///
     /// # Errors
     /// If it cannot be read, or is of something else.
-    fn counted(&self, n: usize) -> Result<Arc<CountView>, Failed>;
+    fn counted(&self, n: usize) -> Result<Arc<CountView>, Failed> {
+        Err(Failed::of_another_kind(n))
+    }
 
     /// A function of recording `n`, by its name or `MODULE!ADDRESS`.
     ///
     /// # Errors
     /// If there is none.
-    fn function(&self, n: usize, name: &str) -> Result<FunctionView, Failed>;
+    fn function(&self, n: usize, _name: &str) -> Result<FunctionView, Failed> {
+        Err(Failed::of_another_kind(n))
+    }
 
     /// Its flow graph, as an SVG picture.
     ///
     /// # Errors
     /// If there is none.
-    fn graph(&self, n: usize, name: &str) -> Result<String, Failed>;
+    fn graph(&self, n: usize, _name: &str, _drawing: &Drawing<'_>) -> Result<FlowGraph, Failed> {
+        Err(Failed::of_another_kind(n))
+    }
 
     /// What values recording `n` has.
     ///
@@ -52,7 +58,30 @@ pub trait Recordings: Send + Sync {
     ///
     /// # Errors
     /// If it cannot be read, or is of something else.
-    fn compared(&self, n: usize) -> Result<Arc<KeptComparison>, Failed>;
+    fn compared(&self, n: usize) -> Result<Arc<KeptComparison>, Failed> {
+        Err(Failed::of_another_kind(n))
+    }
+}
+
+/// How a flow graph is drawn.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Drawing<'a> {
+    /// Functions of more blocks than these are drawn folded to what ran; none without it.
+    pub most: Option<usize>,
+    /// Where boxes lead: this, `#b` and the number of their first block. Then they are called `g` and the
+    /// number of their node.
+    pub links: Option<&'a str>,
+}
+
+/// A flow graph.
+#[derive(Debug)]
+pub struct FlowGraph {
+    /// Drawn as an SVG picture.
+    pub svg: String,
+    /// Whether some of its nodes are several blocks.
+    pub is_folded: bool,
+    /// The node of each block, by the numbers of these.
+    pub node_of: Vec<Option<u32>>,
 }
 
 /// Why something cannot be shown.

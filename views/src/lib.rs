@@ -34,7 +34,7 @@ pub mod trace;
 pub mod values;
 
 pub use death::DeathView;
-pub use look::{Look, NoColumn, is_like, wrap};
+pub use look::{Like, Look, NoColumn, wrap};
 pub use table::Table;
 pub use table::cells::{
     Between, address, counted, cut, fits, grouped, known, many, percent, ratio, share, share_if_any, size,

@@ -4,6 +4,7 @@
 //! writing ([`Look::write`]), on the thread that writes; without one, tables are written whole.
 
 use crate::columns::columns;
+use memchr::memmem::Finder;
 use std::cell::RefCell;
 use std::io::{self, Write};
 
@@ -150,17 +151,37 @@ fn plain(text: &str) -> String {
     out
 }
 
-/// Whether `name` is like `pattern`, in which `*` stands for anything.
-pub fn is_like(name: &str, pattern: &str) -> bool {
-    let mut parts = pattern.split('*');
-    let Some(mut rest) = name.strip_prefix(parts.next().unwrap_or_default()) else { return false };
-    let mut parts: Vec<&str> = parts.collect();
-    let Some(last) = parts.pop() else { return rest.is_empty() };
-    for part in parts {
-        let Some((_, behind)) = rest.split_once(part) else { return false };
-        rest = behind;
+/// A pattern of names, in which `*` stands for anything: made once, and held against many.
+pub struct Like<'a> {
+    first: &'a str,
+    /// What stands between stars.
+    middle: Vec<Finder<'a>>,
+    /// What stands behind the last star, if there is one.
+    last: Option<&'a str>,
+}
+
+impl<'a> Like<'a> {
+    /// Of this pattern.
+    pub fn new(pattern: &'a str) -> Like<'a> {
+        let mut parts: Vec<&str> = pattern.split('*').collect();
+        let last = if parts.len() > 1 { parts.pop() } else { None };
+        let mut parts = parts.into_iter();
+        let first = parts.next().unwrap_or_default();
+        Like { first, middle: parts.filter(|part| !part.is_empty()).map(Finder::new).collect(), last }
     }
-    rest.ends_with(last)
+
+    /// Whether `name` is like it.
+    pub fn fits(&self, name: &str) -> bool {
+        let Some(rest) = name.strip_prefix(self.first) else { return false };
+        let Some(last) = self.last else { return rest.is_empty() };
+        let mut rest = rest.as_bytes();
+        for part in &self.middle {
+            let behind = part.find(rest).and_then(|at| rest.get(at + part.needle().len()..));
+            let Some(behind) = behind else { return false };
+            rest = behind;
+        }
+        rest.ends_with(last.as_bytes())
+    }
 }
 
 #[cfg(test)]
@@ -201,7 +222,7 @@ mod tests {
             ("a", "a*a", false),
             ("main", "*", true),
         ] {
-            assert_eq!(is_like(name, pattern), expect, "{name} {pattern}");
+            assert_eq!(Like::new(pattern).fits(name), expect, "{name} {pattern}");
         }
     }
 }

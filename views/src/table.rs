@@ -3,7 +3,7 @@
 pub mod cells;
 
 use crate::columns::columns;
-use crate::look::{self, Look};
+use crate::look::{self, Like, Look};
 use cells::{grouped, middle};
 use std::io::{self, Write};
 
@@ -93,9 +93,10 @@ impl Table {
         const NAMES: [&str; 4] = ["function", "name", "caller", "callee"];
         let is_name: Vec<bool> = self.headings.iter().map(|h| NAMES.contains(&bare(h))).collect();
         let has_names = is_name.contains(&true);
+        let filter = look.filter.as_deref().filter(|_| has_names).map(Like::new);
         let is_wanted = |row: &&Vec<String>| {
-            let Some(filter) = look.filter.as_ref().filter(|_| has_names) else { return true };
-            row.iter().zip(&is_name).any(|(cell, is_name)| *is_name && look::is_like(cell, filter))
+            let Some(filter) = &filter else { return true };
+            row.iter().zip(&is_name).any(|(cell, is_name)| *is_name && filter.fits(cell))
         };
         let mut rows: Vec<&Vec<String>> = self.rows.iter().filter(is_wanted).collect();
         let key = look.sort.as_deref().and_then(|key| {

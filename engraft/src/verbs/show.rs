@@ -25,6 +25,7 @@ use profile::Profile;
 use profile::recording::Module;
 use program::{FuncId, Program};
 use std::path::{Path, PathBuf};
+use viewer::{Drawing, FlowGraph};
 use views::count::CountView;
 use views::show::function::FunctionView;
 
@@ -69,6 +70,9 @@ pub struct Args {
     /// For `function`: draw it, as an SVG picture
     #[arg(long, conflicts_with_all = ["dot", "verify", "json", "format"])]
     svg: bool,
+    /// With --svg: draw blocks that ran one after the other, equally often, as one; and those that never ran
+    #[arg(long, requires = "svg", hide_short_help = true)]
+    folded: bool,
     /// For `function`: draw it, as a graph for Graphviz
     #[arg(long, conflicts_with_all = ["verify", "json", "format"])]
     dot: bool,
@@ -482,7 +486,7 @@ fn print_program(
         Some(Subject::Function) => {
             let id = input::function(program, wanted.name.unwrap_or_default())?;
             if args.svg || args.dot {
-                let picture = function::picture(program, id, args.svg, counts);
+                let picture = drawn(args, program, id, counts);
                 output::data(to.map(PathBuf::as_path), |w| w.write_all(picture.as_bytes()))?;
             } else {
                 let of = wanted.counts.or(wanted.binary).unwrap_or(Path::new(""));
@@ -497,6 +501,15 @@ fn print_program(
         }
     }
     Ok(())
+}
+
+/// A function as the picture, or the graph for Graphviz, that is asked for.
+fn drawn(args: &Args, program: &Program, id: FuncId, counts: Option<&Profile>) -> String {
+    let drawing = Drawing { most: args.folded.then_some(0), links: None };
+    match args.svg {
+        true => function::picture(program, id, &drawing, counts).svg,
+        false => function::dot(program, id, counts),
+    }
 }
 
 /// What is counted: the binary that is named, or all that the recording holds.
@@ -559,10 +572,10 @@ pub fn function_of(rec: &Path, name: &str, folders: &[PathBuf]) -> anyhow::Resul
 ///
 /// # Errors
 /// As [`function_of`].
-pub fn graph_of(rec: &Path, name: &str) -> anyhow::Result<String> {
+pub fn graph_of(rec: &Path, name: &str, drawing: &Drawing<'_>) -> anyhow::Result<FlowGraph> {
     let (program, counts) = counted(rec, name)?;
     let id = input::function(&program, name)?;
-    Ok(function::picture(&program, id, true, Some(&counts)))
+    Ok(function::picture(&program, id, drawing, Some(&counts)))
 }
 
 /// The counted image that has the function `name`, the executable first, with its counts: as it was kept, if

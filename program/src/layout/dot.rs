@@ -1,8 +1,9 @@
 //! A function as text for Graphviz, with the same words and colours as the picture.
 
-use super::svg::{Counts, RunCount, Shape, beside, shapes, thickness};
+use super::counts::{Counts, RunCount, beside};
+use super::svg::{Shape, shapes, thickness};
 use crate::analyses::loops::Loops;
-use crate::ids::FuncId;
+use crate::ids::{BlockId, FuncId};
 use crate::model::{EdgeKind, Program};
 use std::fmt::Write;
 
@@ -14,7 +15,10 @@ pub fn dot(program: &Program, func: FuncId, counts: Option<&Counts<'_>>) -> Stri
     // Writing to a String cannot fail.
     let _ =
         writeln!(out, "digraph {} {{\n  node [shape=box fontname=monospace fontsize=10];", quoted(&f.name()));
-    for (b, shape) in f.block_ids().zip(shapes(program, func)) {
+    let nth = |b: BlockId| b.0 - f.blocks.start;
+    let edges = f.block_ids().flat_map(|b| program.successors(b));
+    let ends: Vec<(u32, u32)> = edges.map(|e| (nth(e.from), nth(e.to))).collect();
+    for (b, shape) in f.block_ids().zip(shapes(f.n_blocks(), &ends)) {
         let block = program.block(b);
         let mut label = format!("{b} {}\n{} insns", block.start, block.n_insns);
         if let Some(l) = loops.innermost(b).filter(|_| loops.is_header(b)) {

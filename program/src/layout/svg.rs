@@ -12,53 +12,16 @@
 //! Source: S. Henry and others, "MAQAO VPROF", figure 2: shapes by predecessors and successors, dashes for
 //! conditional jumps, counts at edges.
 
+use super::counts::{Counts, RunCount, beside, is_idle};
+use super::fold::Folding;
 use super::{Coordinates, Layout, Size, compute};
 use crate::addr::Va;
 use crate::analyses::loops::Loops;
 use crate::ids::{BlockId, EdgeId, FuncId};
 use crate::model::{Call, CallKind, Callee, EdgeKind, Program};
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
-
-/// Executions, where they are known.
-pub struct Counts<'a> {
-    /// Of a block.
-    pub block: &'a dyn Fn(BlockId) -> Option<RunCount>,
-    /// Of an edge; of several between the same blocks, all together.
-    pub edge: &'a dyn Fn(EdgeId) -> Option<RunCount>,
-}
-
-/// How often something ran: `7`, or `7..8` where that may be off.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RunCount {
-    /// As often as this, as far as is known.
-    pub n: u64,
-    /// The least and the most.
-    pub between: Option<(u64, u64)>,
-}
-
-impl RunCount {
-    /// Whether it is sure that it did not.
-    pub(super) fn is_never(self) -> bool {
-        self.between.map_or(self.n, |n| n.1) == 0
-    }
-}
-
-impl std::fmt::Display for RunCount {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.between {
-            Some((least, most)) => write!(f, "{least}..{most}"),
-            None => write!(f, "{}", self.n),
-        }
-    }
-}
-
-/// The other edges between the two blocks of `id`, such as those of a branch to the next instruction: one
-/// count is of all of them.
-pub(super) fn beside(program: &Program, id: EdgeId) -> impl Iterator<Item = EdgeId> + '_ {
-    let edge = program.edge(id);
-    program.edge_ids(edge.from).filter(move |&e| e != id && program.edge(e).to == edge.to)
-}
 
 /// What stands in the boxes.
 #[derive(Clone, Copy, Default)]
@@ -69,6 +32,11 @@ pub struct Style<'a> {
     pub name: Option<&'a dyn Fn(FuncId) -> String>,
     /// The source line of an address, if that is known.
     pub line: Option<&'a dyn Fn(Va) -> Option<String>>,
+    /// Which blocks are drawn as one; each alone without it. Boxes of folded drawings have no instructions.
+    pub folding: Option<&'a Folding>,
+    /// Where boxes lead: this, `#b` and the number of their first block. Then each has a name of its own: `g`
+    /// and the number of the node.
+    pub links: Option<&'a str>,
 }
 
 impl Style<'_> {
@@ -84,6 +52,8 @@ const MARGIN: f64 = 20.0;
 const TITLE: f64 = 30.0;
 /// How far outlines lie outside of boxes.
 const SLANT: f64 = 7.0;
+/// As much of a name as stands above a picture.
+const LONGEST_NAME: usize = 300;
 /// Longest text in a box, in letters.
 const WIDEST: usize = 60;
 
@@ -92,7 +62,13 @@ pub fn svg(program: &Program, func: FuncId, style: Style<'_>, counts: Option<&Co
     let f = program.function(func);
     let first = f.blocks.start;
     let loops = Loops::compute(program, func);
-    let texts: Vec<Vec<String>> = f.block_ids().map(|b| text(program, b, &loops, style, counts)).collect();
+    let edge_ids: Vec<EdgeId> = f.block_ids().flat_map(|b| program.edge_ids(b)).collect();
+    let whole = || Folding::none(f.n_blocks(), edge_ids.len());
+    let folding = style.folding.map_or_else(|| Cow::Owned(whole()), Cow::Borrowed);
+    let drawn = Drawn { program, loops: &loops, style, counts };
+    let nodes: Vec<Vec<BlockId>> =
+        folding.nodes.iter().map(|of| of.iter().map(|b| BlockId(first + b)).collect()).collect();
+    let texts: Vec<Vec<String>> = nodes.iter().map(|blocks| drawn.text(blocks)).collect();
     let sizes: Vec<Size> = texts
         .iter()
         .map(|lines| {
@@ -102,6 +78,7 @@ pub fn svg(program: &Program, func: FuncId, style: Style<'_>, counts: Option<&Co
         .collect();
     // The entry first, wherever it lies: layers start there.
     let entry = program.entry_block(func).filter(|b| f.blocks.contains(&b.0)).map_or(0, |b| b.0 - first);
+    let entry = folding.node_of.get(entry as usize).copied().unwrap_or(0);
     let place = |node: u32| {
         if node == entry {
             0
@@ -115,29 +92,54 @@ pub fn svg(program: &Program, func: FuncId, style: Style<'_>, counts: Option<&Co
     for (i, &size) in sizes.iter().enumerate() {
         ordered[place(crate::analyses::flow_graph::count(i)) as usize] = size;
     }
-    let edge_ids: Vec<EdgeId> = f.block_ids().flat_map(|b| program.edge_ids(b)).collect();
-    let edges: Vec<(u32, u32)> = edge_ids
-        .iter()
-        .map(|&e| (place(program.edge(e).from.0 - first), place(program.edge(e).to.0 - first)))
-        .collect();
-    let layout = compute(&ordered, &edges);
+    let (ends, lines) = lines(program, first, &folding, &edge_ids, style.folding.is_some());
+    let placed: Vec<(u32, u32)> = ends.iter().map(|&(from, to)| (place(from), place(to))).collect();
+    let layout = compute(&ordered, &placed);
     let mut out = String::new();
     let many = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
     let (n_blocks, n_loops) = (many(f.n_blocks(), "block"), many(loops.len(), "loop"));
-    head(&mut out, &layout, &format!("{} at {}: {n_blocks}, {n_loops}", style.name(program, func), f.entry));
+    let as_nodes = style.folding.map_or_else(String::new, |_| format!(" as {}", many(nodes.len(), "node")));
+    let name: String = style.name(program, func).chars().take(LONGEST_NAME).collect();
+    head(&mut out, &layout, &format!("{name} at {}: {n_blocks}{as_nodes}, {n_loops}", f.entry));
     let mut labels = Labels::new(&layout.nodes, &ordered);
-    for (&e, line) in edge_ids.iter().zip(&layout.edges) {
-        edge(&mut out, program, e, line, &loops, counts, &mut labels);
+    for (ids, line) in lines.iter().zip(&layout.edges) {
+        drawn.edge(&mut out, ids, line, &mut labels);
     }
-    let shapes = shapes(program, func);
-    for (i, b) in f.block_ids().enumerate() {
+    let shapes = shapes(nodes.len(), &ends);
+    for (i, blocks) in nodes.iter().enumerate() {
         let at = layout.nodes[place(crate::analyses::flow_graph::count(i)) as usize];
-        node(&mut out, program, b, at, sizes[i], &texts[i], shapes[i], &loops, counts);
+        drawn.node(&mut out, i, blocks, (at, sizes[i]), &texts[i], shapes[i]);
     }
     // Over all else: a number that is half covered is another number.
     out.push_str(&labels.text);
     out.push_str("</g>\n</svg>\n");
     out
+}
+
+/// The lines between nodes: from which to which, and the edges of each; all between the same two as one, if
+/// they are `merged`.
+fn lines(
+    program: &Program,
+    first: u32,
+    folding: &Folding,
+    edges: &[EdgeId],
+    merged: bool,
+) -> (Vec<(u32, u32)>, Vec<Vec<EdgeId>>) {
+    let node = |b: BlockId| folding.node_of[(b.0 - first) as usize];
+    let (mut ends, mut lines) = (Vec::new(), Vec::<Vec<EdgeId>>::new());
+    let mut known: BTreeMap<(u32, u32), usize> = BTreeMap::new();
+    for (&id, _) in edges.iter().zip(&folding.is_within).filter(|(_, within)| !**within) {
+        let pair = (node(program.edge(id).from), node(program.edge(id).to));
+        match known.get(&pair).filter(|_| merged) {
+            Some(&line) => lines[line].push(id),
+            None => {
+                known.insert(pair, lines.len());
+                ends.push(pair);
+                lines.push(vec![id]);
+            }
+        }
+    }
+    (ends, lines)
 }
 
 fn head(out: &mut String, layout: &Layout, title: &str) {
@@ -198,62 +200,108 @@ const COLOURS: [(&str, &str); 7] = [
     ("never", "#b8b8b8"),
 ];
 
-fn edge(
-    out: &mut String,
-    program: &Program,
-    id: EdgeId,
-    line: &[Coordinates],
-    loops: &Loops,
-    counts: Option<&Counts<'_>>,
-    labels: &mut Labels,
-) {
-    let e = program.edge(id);
-    let count = counts.and_then(|c| (c.edge)(id));
-    // Exceptions are not counted by their ways: but none came from what never ran, or to it.
-    let is_idle = |b: BlockId| counts.and_then(|c| (c.block)(b)).is_some_and(RunCount::is_never);
-    let is_never = count.map_or_else(|| is_idle(e.from) || is_idle(e.to), RunCount::is_never);
-    let back = loops.back_edge_of(program, id);
-    let alone = program.successors(e.from).len() == 1;
-    let name = match (back, e.kind) {
-        _ if is_never => "never",
-        (Some(_), _) => "back",
-        (_, EdgeKind::FallThrough) if alone => "jump",
-        (_, EdgeKind::FallThrough) => "fall",
-        (_, EdgeKind::Taken) => "taken",
-        (_, EdgeKind::Jump) => "jump",
-        (_, EdgeKind::Table) => "table",
-        (_, EdgeKind::LandingPad) => "pad",
-    };
-    let colour = COLOURS.iter().find(|c| c.0 == name).map_or("#000000", |c| c.1);
-    let width = if back.is_some() { 2.2 } else { 1.2 } + thickness(count.map_or(0, |n| n.n));
-    let dashes = match e.kind {
-        _ if name == "never" => r#" stroke-dasharray="2 3""#,
-        EdgeKind::Taken => r#" stroke-dasharray="8 3""#,
-        _ => "",
-    };
-    let mut path = String::new();
-    for (i, p) in line.iter().enumerate() {
-        let _ = write!(path, "{}{:.1} {:.1}", if i == 0 { "M" } else { "L" }, p.x, p.y);
+/// A function that is drawn, and how.
+struct Drawn<'a> {
+    program: &'a Program,
+    loops: &'a Loops,
+    style: Style<'a>,
+    counts: Option<&'a Counts<'a>>,
+}
+
+impl Drawn<'_> {
+    /// What an edge is drawn as.
+    fn kind(&self, id: EdgeId) -> &'static str {
+        let e = self.program.edge(id);
+        let alone = self.program.successors(e.from).len() == 1;
+        match (self.loops.back_edge_of(self.program, id), e.kind) {
+            _ if is_idle(self.program, self.counts, id) => "never",
+            (Some(_), _) => "back",
+            (_, EdgeKind::FallThrough) if alone => "jump",
+            (_, EdgeKind::FallThrough) => "fall",
+            (_, EdgeKind::Taken) => "taken",
+            (_, EdgeKind::Jump) => "jump",
+            (_, EdgeKind::Table) => "table",
+            (_, EdgeKind::LandingPad) => "pad",
+        }
     }
-    let mut title =
-        format!("{id}: {} → {}, {:?}", program.block(e.from).start, program.block(e.to).start, e.kind);
-    if let Some(l) = back {
-        let _ = write!(title, ", back edge of {l}");
+
+    /// How often the edges `ids` were taken, together; and whether that is all that is known of them.
+    fn taken(&self, ids: &[EdgeId]) -> Option<(RunCount, bool)> {
+        let mut known: Option<RunCount> = None;
+        let mut is_all = true;
+        let mut seen = BTreeSet::new();
+        for &id in ids {
+            let e = self.program.edge(id);
+            // One count is of all edges between two blocks.
+            if !seen.insert((e.from, e.to)) {
+                continue;
+            }
+            match self.counts.and_then(|c| (c.edge)(id)) {
+                Some(n) => known = Some(known.map_or(n, |all| all.plus(n))),
+                None => is_all &= is_idle(self.program, self.counts, id),
+            }
+        }
+        known.map(|n| (n, is_all))
     }
-    if let Some(n) = count {
-        let together =
-            if beside(program, id).next().is_some() { ", all ways between them together" } else { "" };
-        let _ = write!(title, ", {n} times{together}");
-    }
-    let title = escaped(&title);
-    let _ = writeln!(
-        out,
-        r#"<path d="{path}" fill="none" stroke="{colour}" stroke-width="{width:.2}" stroke-linejoin="round"{dashes} marker-end="url(#to-{name})"><title>{title}</title></path>"#
-    );
-    // Of several, the first says it for all.
-    let count = count.filter(|n| !n.is_never() && beside(program, id).all(|other| id < other));
-    if let Some(n) = count {
-        labels.add(&n.to_string(), line, colour);
+
+    /// One line for the edges `ids` between two nodes.
+    fn edge(&self, out: &mut String, ids: &[EdgeId], line: &[Coordinates], labels: &mut Labels) {
+        let (program, loops) = (self.program, self.loops);
+        let Some(&id) = ids.first() else { return };
+        let kinds: BTreeSet<&str> =
+            ids.iter().map(|&id| self.kind(id)).filter(|kind| *kind != "never").collect();
+        let name = match (kinds.first(), kinds.len()) {
+            (None, _) => "never",
+            (Some(kind), 1) => kind,
+            _ if kinds.contains("back") => "back",
+            _ => "jump",
+        };
+        let colour = COLOURS.iter().find(|c| c.0 == name).map_or("#000000", |c| c.1);
+        let taken = self.taken(ids);
+        let back = ids.iter().find_map(|&id| loops.back_edge_of(program, id));
+        let width = if back.is_some() { 2.2 } else { 1.2 } + thickness(taken.map_or(0, |(n, _)| n.n));
+        let dashes = match name {
+            "never" => r#" stroke-dasharray="2 3""#,
+            _ if ids.iter().all(|&id| program.edge(id).kind == EdgeKind::Taken) => {
+                r#" stroke-dasharray="8 3""#
+            }
+            _ => "",
+        };
+        let mut path = String::new();
+        for (i, p) in line.iter().enumerate() {
+            let _ = write!(path, "{}{:.1} {:.1}", if i == 0 { "M" } else { "L" }, p.x, p.y);
+        }
+        let e = program.edge(id);
+        let mut title = match ids.len() {
+            1 => {
+                format!("{id}: {} → {}, {:?}", program.block(e.from).start, program.block(e.to).start, e.kind)
+            }
+            n => format!(
+                "{n} edges, the first {id}: {} → {}",
+                program.block(e.from).start,
+                program.block(e.to).start
+            ),
+        };
+        if let Some(l) = back {
+            let _ = write!(title, ", back edge of {l}");
+        }
+        if let Some((n, is_all)) = taken {
+            let several = ids.len() > 1 || beside(program, id).next().is_some();
+            let together = if several { ", all ways between them together" } else { "" };
+            let others = if is_all { "" } else { ", and others that are not counted" };
+            let _ = write!(title, ", {n} times{together}{others}");
+        }
+        let title = escaped(&title);
+        let _ = writeln!(
+            out,
+            r#"<path d="{path}" fill="none" stroke="{colour}" stroke-width="{width:.2}" stroke-linejoin="round"{dashes} marker-end="url(#to-{name})"><title>{title}</title></path>"#
+        );
+        // Of several lines between the same blocks, the first says it for all.
+        let is_first = ids.len() > 1 || beside(program, id).all(|other| id < other);
+        if let Some((n, is_all)) = taken.filter(|(n, _)| !n.is_never() && is_first) {
+            let label = if is_all { n.to_string() } else { format!("≥ {n}") };
+            labels.add(&label, line, colour);
+        }
     }
 }
 
@@ -308,7 +356,7 @@ impl Labels {
         const NARROW: f64 = 4.9;
         const STEP: f64 = 6.0;
         const TRIES: usize = 60;
-        let width = label.len() as f64 * NARROW;
+        let width = label.chars().count() as f64 * NARROW;
         let rect = |p: Coordinates| {
             let (x, y) = (p.x + 3.0, p.y + 1.0);
             Rect { x: (x, x + width), y: (y, y + HEIGHT) }
@@ -387,126 +435,173 @@ impl Shape {
     }
 }
 
-/// The shape of each block of `func`, by how many edges come to it and leave it.
-pub(super) fn shapes(program: &Program, func: FuncId) -> Vec<Shape> {
-    let f = program.function(func);
-    let mut into = vec![0; f.n_blocks()];
-    for e in f.block_ids().flat_map(|b| program.successors(b)) {
-        into[(e.to.0 - f.blocks.start) as usize] += 1;
+/// The shape of each of `n` nodes, by how many lines come to it and leave it.
+pub(super) fn shapes(n: usize, ends: &[(u32, u32)]) -> Vec<Shape> {
+    let (mut into, mut out) = (vec![0; n], vec![0; n]);
+    for &(from, to) in ends {
+        out[from as usize] += 1;
+        into[to as usize] += 1;
     }
-    f.block_ids().zip(into).map(|(b, n)| Shape::of(n, program.successors(b).len())).collect()
+    into.into_iter().zip(out).map(|(into, out)| Shape::of(into, out)).collect()
 }
 
-#[expect(clippy::too_many_arguments, reason = "one box and all that colours it")]
-fn node(
-    out: &mut String,
-    program: &Program,
-    id: BlockId,
-    at: Coordinates,
-    size: Size,
-    lines: &[String],
-    shape: Shape,
-    loops: &Loops,
-    counts: Option<&Counts<'_>>,
-) {
-    // White, then darker blues by depth.
-    const SHADES: [&str; 6] = ["#ffffff", "#eaf2fb", "#d3e4f7", "#b9d4f2", "#9cc2ec", "#7fb0e6"];
-    let depth = loops.block_depth(id) as usize;
-    let never = counts.is_some_and(|c| (c.block)(id).is_some_and(RunCount::is_never));
-    let fill = if never { "#f7f7f7" } else { SHADES[depth.min(SHADES.len() - 1)] };
-    let header = loops.is_header(id);
-    let (stroke, width) = match (never, header) {
-        (true, _) => ("#b8b8b8", 1.0),
-        (_, true) => ("#1f5fbf", 2.6),
-        _ => ("#555555", 1.0),
-    };
-    let ink = if never { "#999999" } else { "#111111" };
-    let dashes = if never { r#" stroke-dasharray="4 3""# } else { "" };
-    let block = program.block(id);
-    let mut title = format!(
-        "{id}: {}–{}, {} instructions, ends {:?}",
-        block.start,
-        block.end_va(),
-        block.n_insns,
-        block.end
-    );
-    if let Some(l) = loops.innermost(id) {
-        let kind = if loops.is_irreducible(l) { "irreducible " } else { "" };
-        let _ = write!(title, "; {kind}{l}, depth {depth}");
-    }
-    let title = escaped(&title);
-    let _ = write!(
-        out,
-        r#"<g><title>{title}</title>{} fill="{fill}" stroke="{stroke}" stroke-width="{width}"{dashes}/>"#,
-        shape.outline(at, size)
-    );
-    for (i, line) in lines.iter().enumerate() {
-        let weight = if i == 0 { r#" font-weight="bold""# } else { "" };
+impl Drawn<'_> {
+    /// Node `number`, of `blocks`.
+    fn node(
+        &self,
+        out: &mut String,
+        number: usize,
+        blocks: &[BlockId],
+        (at, size): (Coordinates, Size),
+        lines: &[String],
+        shape: Shape,
+    ) {
+        // White, then darker blues by depth.
+        const SHADES: [&str; 6] = ["#ffffff", "#eaf2fb", "#d3e4f7", "#b9d4f2", "#9cc2ec", "#7fb0e6"];
+        let loops = self.loops;
+        let Some(&id) = blocks.first() else { return };
+        let depth = blocks.iter().map(|&b| loops.block_depth(b)).max().unwrap_or(0) as usize;
+        let never = self.never_ran(id);
+        let fill = if never { "#f7f7f7" } else { SHADES[depth.min(SHADES.len() - 1)] };
+        let header = blocks.iter().any(|&b| loops.is_header(b));
+        let (stroke, width) = match (never, header) {
+            (true, _) => ("#b8b8b8", 1.0),
+            (_, true) => ("#1f5fbf", 2.6),
+            _ => ("#555555", 1.0),
+        };
+        let ink = if never { "#999999" } else { "#111111" };
+        let dashes = if never { r#" stroke-dasharray="4 3""# } else { "" };
+        let title = escaped(&self.title(blocks));
+        let (start, end) = match self.style.links {
+            Some(links) => {
+                let numbers: Vec<String> =
+                    blocks.iter().map(|&b| self.program.block_number(b).to_string()).collect();
+                let (to, all) = (numbers.first().map_or("", String::as_str), numbers.join(" "));
+                let links = escaped(links);
+                (format!(r##"<a id="g{number}" href="{links}#b{to}" data-blocks="{all}">"##), "</a>\n")
+            }
+            None => ("<g>".to_owned(), "</g>\n"),
+        };
         let _ = write!(
             out,
-            r#"<text x="{:.1}" y="{:.1}" fill="{ink}"{weight} xml:space="preserve">{}</text>"#,
-            at.x + 7.0,
-            at.y + (i as f64 + 1.0) * LINE,
-            escaped(line)
+            r#"{start}<title>{title}</title>{} fill="{fill}" stroke="{stroke}" stroke-width="{width}"{dashes}/>"#,
+            shape.outline(at, size)
         );
+        for (i, line) in lines.iter().enumerate() {
+            let weight = if i == 0 { r#" font-weight="bold""# } else { "" };
+            let _ = write!(
+                out,
+                r#"<text x="{:.1}" y="{:.1}" fill="{ink}"{weight} xml:space="preserve">{}</text>"#,
+                at.x + 7.0,
+                at.y + (i as f64 + 1.0) * LINE,
+                escaped(line)
+            );
+        }
+        out.push_str(end);
     }
-    out.push_str("</g>\n");
-}
 
-/// The lines of a box.
-fn text(
-    program: &Program,
-    id: BlockId,
-    loops: &Loops,
-    style: Style<'_>,
-    counts: Option<&Counts<'_>>,
-) -> Vec<String> {
-    let block = program.block(id);
-    let mut first = block.start.to_string();
-    if let Some(l) = loops.innermost(id).filter(|_| loops.is_header(id)) {
-        let _ = write!(first, " {l}");
+    fn never_ran(&self, id: BlockId) -> bool {
+        self.counts.is_some_and(|c| (c.block)(id).is_some_and(RunCount::is_never))
     }
-    if let Some(n) = counts.and_then(|c| (c.block)(id)) {
-        let _ = write!(first, " ×{n}");
+
+    /// What a node is, where one asks.
+    fn title(&self, blocks: &[BlockId]) -> String {
+        const NAMED: usize = 12;
+        let (program, loops) = (self.program, self.loops);
+        if let &[id] = blocks {
+            let block = program.block(id);
+            let mut title = format!(
+                "{id}: {}–{}, {} instructions, ends {:?}",
+                block.start,
+                block.end_va(),
+                block.n_insns,
+                block.end
+            );
+            if let Some(l) = loops.innermost(id) {
+                let kind = if loops.is_irreducible(l) { "irreducible " } else { "" };
+                let _ = write!(title, "; {kind}{l}, depth {}", loops.block_depth(id));
+            }
+            return title;
+        }
+        let named: Vec<String> =
+            blocks.iter().take(NAMED).map(|&b| program.block_number(b).to_string()).collect();
+        let more = if blocks.len() > NAMED { ", …" } else { "" };
+        let ran = match blocks.first() {
+            Some(&id) if self.never_ran(id) => "that never ran",
+            _ => "that ran one after the other, equally often",
+        };
+        format!("{} blocks {ran}: {}{more}", blocks.len(), named.join(", "))
     }
-    if let Some(line) = style.line.and_then(|line| line(block.start)) {
-        let _ = write!(first, " {line}");
+
+    /// The lines of a box.
+    fn text(&self, blocks: &[BlockId]) -> Vec<String> {
+        let (program, loops) = (self.program, self.loops);
+        let Some(&id) = blocks.first() else { return Vec::new() };
+        let block = program.block(id);
+        let mut first = block.start.to_string();
+        if let Some(l) = loops.innermost(id).filter(|_| loops.is_header(id)) {
+            let _ = write!(first, " {l}");
+        }
+        if let Some(n) = self.counts.and_then(|c| (c.block)(id)) {
+            let _ = write!(first, " ×{n}");
+        }
+        if let Some(line) = self.style.line.and_then(|line| line(block.start)) {
+            let _ = write!(first, " {line}");
+        }
+        let mut lines = vec![shortened(first)];
+        if self.style.instructions && self.style.folding.is_none() {
+            lines.extend(self.instructions(id));
+            return lines;
+        }
+        let n_insns: usize = blocks.iter().map(|&b| program.block(b).n_insns as usize).sum();
+        let many = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+        lines.push(match blocks.len() {
+            1 => many(n_insns, "insn"),
+            n if self.never_ran(id) => format!("{n} blocks that never ran"),
+            n => format!("{n} blocks, {}", many(n_insns, "insn")),
+        });
+        // What was never called says nothing of the run.
+        if self.never_ran(id) && blocks.len() > 1 {
+            return lines;
+        }
+        const SHOWN: usize = 3;
+        let calls: Vec<&Call> = blocks.iter().flat_map(|&b| program.calls_in(b)).collect();
+        for call in calls.iter().take(SHOWN) {
+            let callee = self.callee(call);
+            let verb = if call.kind == CallKind::Call { "call" } else { "→" };
+            lines.push(shortened(format!("{verb} {callee}")));
+        }
+        if calls.len() > SHOWN {
+            lines.push(format!("… {} more", calls.len() - SHOWN));
+        }
+        lines
     }
-    let mut lines = vec![shortened(first)];
-    let calls = program.calls_in(id);
-    let callee = |call: &Call| match call.callee {
-        Callee::Function(f) => style.name(program, f),
-        Callee::Import(i) => program.imports.get(i as usize).map_or_else(String::new, |n| n.to_string()),
-        Callee::Unknown(va) => va.to_string(),
-        Callee::Indirect => "*".to_string(),
-    };
-    if style.instructions {
-        // Where an address is called, what stands there says more.
-        let text = |insn: crate::Insn| {
+
+    /// The instructions of a block; where an address is called, what stands there says more.
+    fn instructions(&self, id: BlockId) -> impl Iterator<Item = String> {
+        let calls = self.program.calls_in(id);
+        let text = move |insn: crate::Insn| {
             let text = insn.to_string();
             let call = calls.iter().find(|c| c.at == insn.at() && c.callee != Callee::Indirect);
             match (call, text.split_once(' ')) {
                 (Some(call), Some((verb, _))) if insn.flow().target().is_some() => {
-                    format!("{verb} {}", callee(call))
+                    format!("{verb} {}", self.callee(call))
                 }
                 _ => text,
             }
         };
-        lines.extend(program.insns(id).map(|insn| shortened(text(insn))));
-        return lines;
+        self.program.insns(id).map(move |insn| shortened(text(insn)))
     }
-    let plural = if block.n_insns == 1 { "" } else { "s" };
-    lines.push(format!("{} insn{plural}", block.n_insns));
-    const SHOWN: usize = 3;
-    for call in calls.iter().take(SHOWN) {
-        let callee = callee(call);
-        let verb = if call.kind == CallKind::Call { "call" } else { "→" };
-        lines.push(shortened(format!("{verb} {callee}")));
+
+    fn callee(&self, call: &Call) -> String {
+        let program = self.program;
+        match call.callee {
+            Callee::Function(f) => self.style.name(program, f),
+            Callee::Import(i) => program.imports.get(i as usize).map_or_else(String::new, |n| n.to_string()),
+            Callee::Unknown(va) => va.to_string(),
+            Callee::Indirect => "*".to_string(),
+        }
     }
-    if calls.len() > SHOWN {
-        lines.push(format!("… {} more", calls.len() - SHOWN));
-    }
-    lines
 }
 
 fn shortened(text: String) -> String {
@@ -527,6 +622,10 @@ pub(super) fn escaped(text: &str) -> String {
             '"' => out.push_str("&quot;"),
             '\t' => out.push(' '),
             c if c.is_control() || c == '\u{fffe}' || c == '\u{ffff}' => out.push('\u{fffd}'),
+            // What turns the direction of all that follows.
+            '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+                out.push('\u{fffd}')
+            }
             c => out.push(c),
         }
     }

@@ -7,6 +7,7 @@ use crate::address::{Asked, Form, Query};
 use askama::Template;
 use views::count::{CountView, FunctionView, LoopView};
 use views::known;
+use views::recordings::What;
 use views::show::counts::{CountsView, LoopRuns, SCHEMA};
 
 /// Pages that lead to each other.
@@ -36,7 +37,9 @@ fn functions(place: &Place<'_>, asked: &Asked<'_>) -> Result<Answer, NoPage> {
     if matches!(asked.form, Form::Json | Form::Csv) {
         return Ok(Answer::twin(&*view, asked.form, query));
     }
-    let grid = function_rows(&view).grid(query, place.orders, place.n);
+    let row = place.recordings.all().recordings.get(place.n);
+    let is_trace = row.is_some_and(|row| row.what == What::Trace);
+    let grid = function_rows(&view, is_trace).grid(query, place.orders, place.n);
     if asked.form == Form::Rows {
         return Ok(Answer::page(&grid));
     }
@@ -77,10 +80,11 @@ fn text(said: String) -> Cell {
     Cell { title: said.clone(), ..Cell::of(&views::grouped(&said)) }
 }
 
-fn function_rows(view: &CountView) -> Rows<'_, FunctionView> {
-    let has_inclusive = view.functions.iter().any(|f| f.inclusive.is_some());
+fn function_rows(view: &CountView, is_trace: bool) -> Rows<'_, FunctionView> {
+    // There may be a million: who ran most is the first, and only traces have what is inclusive.
+    let has_inclusive = is_trace && view.functions.iter().any(|f| f.inclusive.is_some());
+    let largest = view.functions.first().map_or(0.0, |f| f.share);
     let link = |f: &FunctionView| Cell::of(&f.name).to(function_page(&f.module, f.at));
-    let largest = view.functions.iter().map(|f| f.share).fold(0.0, f64::max);
     let share = move |f: &FunctionView| {
         let part = if largest > 0.0 { f.share / largest } else { 0.0 };
         Value::Share(f.share).cell().with_share(part)

@@ -2,12 +2,13 @@
 
 use super::frame::{Frame, word};
 use super::{Answer, NoPage, Place};
-use crate::address::{Asked, Form};
+use crate::address::{Asked, Form, Query};
+use crate::recordings::{Drawing, FlowGraph};
 use askama::Template;
 use views::address;
 use views::show::function::{BlockView, FunctionView};
 
-/// Blocks of the largest graph that is drawn in the page.
+/// Blocks of the largest graph that is drawn block by block, if nothing else is asked for.
 const DRAWN: usize = 150;
 
 /// The function that is asked for by its name.
@@ -17,22 +18,40 @@ pub fn answer(place: &Place<'_>, asked: &Asked<'_>, tabs: &[(&'static str, &str)
     if matches!(asked.form, Form::Json | Form::Csv) {
         return Ok(Answer::twin(&view, asked.form, &asked.query));
     }
-    let graph = match view.blocks.len() {
-        1..=DRAWN => without_style(&place.recordings.graph(place.n, name)?),
-        _ => String::new(),
-    };
+    let mut graph = place.recordings.graph(place.n, name, &drawing(&asked.query, ""))?;
     let frame = Frame::new(place, &view.name, &format!("function {}", word(name)));
     let frame = frame.with_tabs("", tabs).with_twins("function", &asked.query);
     let hottest = view.blocks.iter().filter_map(|block| block.share).max_by(f64::total_cmp);
-    let blocks = view.blocks.iter().map(|of| block(of, hottest)).collect();
-    let picture = asked.query.only(&["name"]).link("graph");
-    Ok(Answer::page(&Page { frame, facts: facts(&view), name: &view.name, blocks, graph, picture }))
+    let nodes = graph.node_of.iter().copied().chain(std::iter::repeat(None));
+    let blocks = view.blocks.iter().zip(nodes).map(|(of, node)| block(of, node, hottest)).collect();
+    graph.svg = without_style(&graph.svg);
+    let one = asked.query.only(&["name"]);
+    let is_large = view.blocks.len() > DRAWN;
+    let whole = one.with("whole", Some("1").filter(|_| graph.is_folded));
+    Ok(Answer::page(&Page {
+        drawn: format!("{} --svg{}", frame.command, if graph.is_folded { " --folded" } else { "" }),
+        frame,
+        facts: facts(&view),
+        name: &view.name,
+        blocks,
+        n_nodes: graph.node_of.iter().flatten().max().map_or(0, |n| n + 1),
+        graph,
+        picture: asked.query.only(&["name", "whole"]).link("graph"),
+        otherwise: is_large.then(|| whole.link("function")),
+    }))
+}
+
+/// How the graph is drawn that `query` asks for, whose boxes lead to blocks of the page `links`.
+fn drawing<'a>(query: &Query, links: &'a str) -> Drawing<'a> {
+    Drawing { most: query.get("whole").is_none().then_some(DRAWN), links: Some(links) }
 }
 
 /// Its flow graph alone.
 pub fn graph(place: &Place<'_>, asked: &Asked<'_>) -> Result<Answer, NoPage> {
     let name = asked.query.get("name").ok_or(NoPage::Unknown)?;
-    Ok(Answer::new(200, "image/svg+xml", place.recordings.graph(place.n, name)?))
+    let links = asked.query.only(&["name", "whole"]).link("function");
+    let graph = place.recordings.graph(place.n, name, &drawing(&asked.query, &links))?;
+    Ok(Answer::new(200, "image/svg+xml", graph.svg))
 }
 
 /// A picture that takes its style from the page: one within it, no page of ours allows.
@@ -55,7 +74,7 @@ fn facts(view: &FunctionView) -> Vec<(&'static str, String)> {
     facts
 }
 
-fn block(view: &BlockView, hottest: Option<f64>) -> Block {
+fn block(view: &BlockView, node: Option<u32>, hottest: Option<f64>) -> Block {
     let mut lines = Vec::new();
     let mut last = None;
     for insn in &view.instructions {
@@ -80,6 +99,7 @@ fn block(view: &BlockView, hottest: Option<f64>) -> Block {
     }
     Block {
         number: view.block,
+        node,
         at: address(view.at),
         marks: view.marks(hottest),
         is_never: view.count == Some(0) && view.between.at_most.is_none(),
@@ -93,6 +113,8 @@ fn block(view: &BlockView, hottest: Option<f64>) -> Block {
 /// A block.
 struct Block {
     number: u32,
+    /// Of the graph.
+    node: Option<u32>,
     at: String,
     marks: String,
     /// Whether it is sure that it did not run.
@@ -122,6 +144,12 @@ struct Page<'a> {
     name: &'a str,
     facts: Vec<(&'static str, String)>,
     blocks: Vec<Block>,
-    graph: String,
+    graph: FlowGraph,
+    n_nodes: u32,
+    /// The command that draws it.
+    drawn: String,
+    /// The address of the graph alone.
     picture: String,
+    /// The address that has it drawn the other way: block by block, or folded.
+    otherwise: Option<String>,
 }

@@ -3,20 +3,21 @@
 //! The state is in the address: `sort` is the key of a column, `order=reversed` has the least first, `q` is
 //! what names hold (`*` stands for anything), `from` is the first row, `rows` how many there are.
 
-use super::is_like;
+mod order;
+
 use crate::address::Query;
+use crate::escape;
 use askama::Template;
-use std::cmp::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
-use views::{grouped, share};
+use views::{Like, grouped, share};
 
 /// How many rows a page has, and a piece of it at most.
 const PIECE: usize = 200;
 const LONGEST_PIECE: usize = 1000;
 /// How many rows a page in a file has at most, since all of them are in it.
 pub const LONGEST_IN_FILE: usize = 1000;
-/// How many orders of rows are kept.
-const KEPT: usize = 16;
+/// How many places the orders have together that are kept: some megabytes of them.
+const KEPT: usize = 6_000_000;
 
 /// What stands in a cell, as it is sorted by.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -38,22 +39,6 @@ pub enum Value<'a> {
 }
 
 impl Value<'_> {
-    /// In which order rows stand that have these: the largest number first, names by letter, what is not
-    /// known last.
-    fn order(&self, other: &Value<'_>) -> Ordering {
-        match (self, other) {
-            (Value::Count(a), Value::Count(b)) => b.cmp(a),
-            (Value::Share(a), Value::Share(b)) | (Value::Number(a), Value::Number(b)) => b.total_cmp(a),
-            (Value::Difference(a), Value::Difference(b)) => b.abs().total_cmp(&a.abs()),
-            (Value::Address(a), Value::Address(b)) => a.cmp(b),
-            (Value::Text(a), Value::Text(b)) => a.cmp(b),
-            (Value::Unknown, Value::Unknown) => Ordering::Equal,
-            (Value::Unknown, _) => Ordering::Greater,
-            (_, Value::Unknown) => Ordering::Less,
-            _ => Ordering::Equal,
-        }
-    }
-
     fn is_right(&self) -> bool {
         !matches!(self, Value::Text(_))
     }
@@ -241,7 +226,8 @@ impl Bar {
 impl Cell {
     /// With a text.
     pub fn of(text: &str) -> Cell {
-        Cell { text: text.to_owned(), title: text.to_owned(), ..Cell::default() }
+        let text = escape::cut(text).into_owned();
+        Cell { title: text.clone(), text, ..Cell::default() }
     }
 
     /// That leads to `href`.
@@ -293,41 +279,40 @@ impl Grid {
 }
 
 impl<'a, R> Rows<'a, R> {
-    /// The places of those rows that `query` asks for, in its order.
+    /// The places of those rows that `query` asks for, in its order: the largest number first, names by
+    /// letter, what is not known last.
     fn order(&self, query: &Query) -> Vec<u32> {
         let wanted = query.get("q").map(pattern);
-        let is_wanted = |row: &R| wanted.as_ref().is_none_or(|wanted| is_like((self.name)(row), wanted));
-        let places = (0..).zip(self.rows).filter(|(_, row)| is_wanted(row));
+        let wanted = wanted.as_deref().map(Like::new);
+        let is_wanted = |row: &R| wanted.as_ref().is_none_or(|wanted| wanted.fits((self.name)(row)));
+        let places = (0..).zip(self.rows).filter(|(_, row)| is_wanted(row)).map(|(place, _)| place);
         let column = query.get("sort").and_then(|key| self.columns.iter().find(|column| column.key == key));
-        let mut order: Vec<u32> = match column {
-            None => places.map(|(place, _)| place).collect(),
-            Some(column) => {
-                let mut keyed: Vec<(Value<'_>, u32)> =
-                    places.map(|(place, row)| ((column.value)(row), place)).collect();
-                keyed.sort_unstable_by(|a, b| a.0.order(&b.0).then(a.1.cmp(&b.1)));
-                keyed.into_iter().map(|(_, place)| place).collect()
-            }
+        let row = |place: u32| usize::try_from(place).ok().and_then(|place| self.rows.get(place));
+        let Some(column) = column else { return places.collect() };
+        let value = |place: u32| row(place).map_or(Value::Unknown, |row| (column.value)(row));
+        let text = |place: u32| match value(place) {
+            Value::Text(text) => text,
+            _ => "",
         };
-        if query.get("order").is_some() {
-            order.reverse();
+        match self.rows.first().map(|row| (column.value)(row)) {
+            Some(Value::Text(_)) => order::by_text(places, text),
+            _ => order::by_number(places, value),
         }
-        order
     }
 
     /// What `query` asks for; orders are kept in `orders`, of recording `n`.
     pub fn grid(&self, query: &Query, orders: &Orders, n: usize) -> Grid {
         let state = query.only(&["q", "sort", "order", "metric", "name", "swap"]);
-        let key = format!("{n}/{}", state.link(self.page));
-        let order = orders.get(&key, || self.order(query));
+        let is_reversed = query.get("order").is_some();
+        let order = Order { places: self.places(query, &state, orders, n), n: self.rows.len(), is_reversed };
         let is_in_file = query.get("file").is_some();
         let n_wanted = match query.number("rows") {
             None if is_in_file => LONGEST_IN_FILE,
             n => n.unwrap_or(PIECE).clamp(1, LONGEST_PIECE),
         };
         let from = query.number("from").unwrap_or(0).min(order.len().saturating_sub(1));
-        let places = order.iter().enumerate().skip(from).take(n_wanted);
-        let rows = places.filter_map(|(place, at)| {
-            let row = self.rows.get(usize::try_from(*at).ok()?)?;
+        let rows = (from..order.len()).take(n_wanted).filter_map(|place| {
+            let row = self.rows.get(order.at(place)?)?;
             Some(Row {
                 place: place + 1,
                 name: if is_in_file { (self.name)(row).to_owned() } else { String::new() },
@@ -357,6 +342,14 @@ impl<'a, R> Rows<'a, R> {
             behind: (end < order.len()).then(|| at(end).link(self.page)),
             rows,
         }
+    }
+
+    /// Places of rows in an order that is kept, or that of the view.
+    fn places(&self, query: &Query, state: &Query, orders: &Orders, n: usize) -> Option<Arc<Vec<u32>>> {
+        let as_it_is = query.get("q").is_none()
+            && query.get("sort").is_none_or(|key| !self.columns.iter().any(|column| column.key == key));
+        let key = || format!("{n}/{}", state.with("order", None).link(self.page));
+        (!as_it_is).then(|| orders.get(&key(), || self.order(query)))
     }
 
     fn headings(&self, state: &Query) -> Vec<Heading> {
@@ -406,6 +399,30 @@ fn cell<'a, R>(column: &Column<'a, R>, row: &'a R, is_in_file: bool) -> Cell {
     if is_in_file { shown.in_file(value) } else { shown }
 }
 
+/// In which order rows stand.
+struct Order {
+    /// Their places in the view; without it, all as they stand there.
+    places: Option<Arc<Vec<u32>>>,
+    /// How many rows the view has.
+    n: usize,
+    is_reversed: bool,
+}
+
+impl Order {
+    fn len(&self) -> usize {
+        self.places.as_ref().map_or(self.n, |places| places.len())
+    }
+
+    /// Where the row at `place` stands in the view.
+    fn at(&self, place: usize) -> Option<usize> {
+        let place = if self.is_reversed { self.len().checked_sub(place + 1)? } else { place };
+        match &self.places {
+            Some(places) => usize::try_from(*places.get(place)?).ok(),
+            None => Some(place),
+        }
+    }
+}
+
 /// Orders that were asked for lately: a table is scrolled in one of them.
 #[derive(Default)]
 pub struct Orders(Mutex<Vec<(String, Arc<Vec<u32>>)>>);
@@ -419,10 +436,14 @@ impl Orders {
         }
         let made = Arc::new(make());
         let mut all = all();
-        if all.len() >= KEPT {
+        all.push((key.to_owned(), made.clone()));
+        let n_kept = |all: &[(String, Arc<Vec<u32>>)]| -> usize {
+            // What is looked for may be long, and nothing like it.
+            all.iter().map(|(key, places)| places.len() + key.len()).sum()
+        };
+        while all.len() > 1 && n_kept(&all) > KEPT {
             all.remove(0);
         }
-        all.push((key.to_owned(), made.clone()));
         made
     }
 }

@@ -56,7 +56,8 @@ impl Connection {
             std::future::ready(Ok::<_, Infallible>(response))
         });
         let mut http = hyper::server::conn::http1::Builder::new();
-        http.max_buf_size(HEAD_BYTES).header_read_timeout(None);
+        // Who says no more is answered all the same.
+        http.max_buf_size(HEAD_BYTES).header_read_timeout(None).half_close(true);
         let io = Io { stream: &self.stream, state: state.clone() };
         let mut served = pin!(http.serve_connection(io, service));
         let woken = Arc::new(Woken(AtomicBool::new(false)));

@@ -1,7 +1,7 @@
 //! The server as a client has it that is no browser: what it refuses, and what it says.
 
 use super::*;
-use crate::recordings::Failed;
+use crate::recordings::{Drawing, Failed, FlowGraph};
 use std::io::{Read as _, Write as _};
 use std::time::Instant;
 use views::compare::kept::KeptComparison;
@@ -28,7 +28,7 @@ impl Recordings for Nothing {
     fn function(&self, _: usize, _: &str) -> Result<FunctionView, Failed> {
         Nothing::failed()
     }
-    fn graph(&self, _: usize, _: &str) -> Result<String, Failed> {
+    fn graph(&self, _: usize, _: &str, _: &Drawing<'_>) -> Result<FlowGraph, Failed> {
         Nothing::failed()
     }
     fn compared(&self, _: usize) -> Result<Arc<KeptComparison>, Failed> {

@@ -9,6 +9,7 @@ use program::{
     Program, Va,
 };
 use tracing::info_span;
+use viewer::{Drawing, FlowGraph};
 use views::show::function::{BlockView, EdgeView, FunctionView, InsnView, ResolverView};
 use views::{Between, ratio};
 
@@ -103,25 +104,50 @@ fn instructions(
     program.insns(b).map(view).collect()
 }
 
-/// Function `id`, drawn; with counts if there are any.
-pub fn picture(program: &Program, id: FuncId, svg: bool, profile: Option<&Profile>) -> String {
-    let ran = |n: Count| layout::RunCount { n: n.n, between: n.between() };
-    let block = |b: BlockId| block_count(program, profile?, b).map(ran);
-    let edge = |e: EdgeId| edge_count(program, profile?, program.edge(e)).map(ran);
-    let counts = Counts { block: &block, edge: &edge };
-    let counts = profile.map(|_| &counts);
-    if svg {
+/// Function `id`, drawn as an SVG picture; with counts if there are any.
+pub fn picture(program: &Program, id: FuncId, drawing: &Drawing<'_>, profile: Option<&Profile>) -> FlowGraph {
+    with_counts(program, profile, |counts| {
+        let f = program.function(id);
         let lines = Lines::load(&program.image);
         let name = |id| input::spelt(program, id);
         let line = |at| {
             let (file, line) = lines.as_ref()?.at(at)?;
             Some(format!("{}:{line}", input::file_name(file)))
         };
-        let style = layout::Style { instructions: true, name: Some(&name), line: Some(&line) };
-        layout::svg(program, id, style, counts)
-    } else {
-        layout::dot(program, id, counts)
-    }
+        let is_folded = drawing.most.is_some_and(|most| f.n_blocks() > most);
+        let folding = is_folded.then(|| layout::Folding::compute(program, id, counts));
+        let style = layout::Style {
+            instructions: true,
+            name: Some(&name),
+            line: Some(&line),
+            folding: folding.as_ref(),
+            links: drawing.links,
+        };
+        let svg = layout::svg(program, id, style, counts);
+        let nth = |b: BlockId| b.0.checked_sub(f.blocks.start);
+        let node = |b: BlockId| match &folding {
+            None => nth(b),
+            Some(folding) => folding.node_of.get(usize::try_from(nth(b)?).ok()?).copied(),
+        };
+        FlowGraph { svg, is_folded, node_of: program.numbered_blocks(id).map(node).collect() }
+    })
+}
+
+/// Function `id` as a graph for Graphviz; with counts if there are any.
+pub fn dot(program: &Program, id: FuncId, profile: Option<&Profile>) -> String {
+    with_counts(program, profile, |counts| layout::dot(program, id, counts))
+}
+
+fn with_counts<T>(
+    program: &Program,
+    profile: Option<&Profile>,
+    draw: impl FnOnce(Option<&Counts<'_>>) -> T,
+) -> T {
+    let ran = |n: Count| layout::RunCount { n: n.n, between: n.between() };
+    let block = |b: BlockId| block_count(program, profile?, b).map(ran);
+    let edge = |e: EdgeId| edge_count(program, profile?, program.edge(e)).map(ran);
+    let counts = Counts { block: &block, edge: &edge };
+    draw(profile.map(|_| &counts))
 }
 
 fn block_count(program: &Program, profile: &Profile, b: BlockId) -> Option<Count> {

@@ -193,7 +193,7 @@ fn function_of(args: &Args, process: &ProcessModules, asked: &str) -> anyhow::Re
     let Known { program, bias, whence: from } = &known;
     let to = args.o.as_ref();
     if args.svg || args.dot {
-        let picture = function::picture(program, id, args.svg, None);
+        let picture = super::drawn(args, program, id, None);
         return output::data(to.map(std::path::PathBuf::as_path), |w| w.write_all(picture.as_bytes()));
     }
     let mut sources = Sources::of(Path::new(&module.name));

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
-use viewer::{Failed, Recordings};
+use viewer::{Drawing, Failed, FlowGraph, Recordings};
 use views::compare::kept::KeptComparison;
 use views::count::CountView;
 use views::recordings::{RecordingRow, RecordingsView, What};
@@ -139,8 +139,8 @@ impl Recordings for Opened {
         show::function_of(&self.file(n)?.path, name, &self.sources).map_err(|err| failed(&err))
     }
 
-    fn graph(&self, n: usize, name: &str) -> Result<String, Failed> {
-        show::graph_of(&self.file(n)?.path, name).map_err(|err| failed(&err))
+    fn graph(&self, n: usize, name: &str, drawing: &Drawing<'_>) -> Result<FlowGraph, Failed> {
+        show::graph_of(&self.file(n)?.path, name, drawing).map_err(|err| failed(&err))
     }
 
     fn valued(&self, n: usize) -> Result<Arc<ValuesView>, Failed> {

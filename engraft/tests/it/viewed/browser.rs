@@ -138,6 +138,15 @@ impl Browser {
         self.of_session(&format!("/element/{element}/click"), &json!({}));
     }
 
+    /// Moves the pointer there.
+    #[track_caller]
+    pub fn point_at(&self, selector: &str) {
+        let origin = json!({ ELEMENT: self.element(selector) });
+        let moved = json!({ "type": "pointerMove", "origin": origin, "x": 0, "y": 0, "duration": 0 });
+        let pointer = json!({ "type": "pointer", "id": "p", "actions": [moved] });
+        self.of_session("/actions", &json!({ "actions": [pointer] }));
+    }
+
     /// Presses these keys, one after the other, wherever the focus is.
     #[track_caller]
     pub fn press(&self, keys: &str) {
