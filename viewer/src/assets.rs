@@ -1,9 +1,10 @@
 //! Files of ours that pages name: style, script, icon. They are in the program.
 
 /// Their names, what they are, and their bytes.
-const ALL: [(&str, &str, &str); 3] = [
+const ALL: [(&str, &str, &str); 4] = [
     ("viewer.css", "text/css; charset=utf-8", include_str!("../assets/viewer.css")),
     ("viewer.js", "text/javascript; charset=utf-8", include_str!("../assets/viewer.js")),
+    ("trees.js", "text/javascript; charset=utf-8", include_str!("../assets/trees.js")),
     ("icon.svg", "image/svg+xml", include_str!("../assets/icon.svg")),
 ];
 

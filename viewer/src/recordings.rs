@@ -4,6 +4,9 @@ use std::sync::Arc;
 use views::compare::kept::KeptComparison;
 use views::count::CountView;
 use views::recordings::RecordingsView;
+use views::sample::SampleView;
+use views::show::costs::{CallTree, Ways};
+use views::show::counts::CountsView;
 use views::show::function::FunctionView;
 
 /// Recordings that are looked at, numbered as [`Recordings::all`] lists them.
@@ -36,6 +39,18 @@ pub trait Recordings: Send + Sync {
     /// # Errors
     /// If it cannot be read, or is of something else.
     fn compared(&self, n: usize) -> Result<Arc<KeptComparison>, Failed>;
+
+    /// Where the samples of recording `n` are.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is of something else.
+    fn sampled(&self, n: usize) -> Result<Arc<SampleView>, Failed>;
+
+    /// Who called whom in recording `n`, along these ways.
+    ///
+    /// # Errors
+    /// If it cannot be read, does not know that, or there is no such function.
+    fn tree(&self, n: usize, ways: Ways<'_>) -> Result<Arc<CountsView<CallTree>>, Failed>;
 }
 
 /// Why something cannot be shown.

@@ -38,6 +38,8 @@ pub enum What {
     Counts,
     /// All that ran, in order.
     Trace,
+    /// Where it was, time and again.
+    Samples,
     /// What two builds did.
     Comparison,
 }
@@ -48,6 +50,7 @@ impl What {
         match self {
             What::Counts => "counts",
             What::Trace => "trace",
+            What::Samples => "samples",
             What::Comparison => "comparison",
         }
     }

@@ -13,6 +13,7 @@ mod process;
 mod reuse;
 mod samples;
 mod summary;
+pub mod trees;
 mod verify;
 
 use crate::input::{self, Source};
@@ -84,6 +85,9 @@ pub struct Args {
     /// whose calls are put together
     #[arg(long, value_name = "KEY", conflicts_with_all = ["what", "verify", "flame", "profile"])]
     by: Option<by::Key>,
+    /// For `tree`: each function with its callers below it
+    #[arg(long, hide_short_help = true)]
+    inverted: bool,
     /// With the counts of a profile of this binary: of a function, or loops, edges, never, calls, paths
     #[arg(long, value_name = "FILE", conflicts_with = "verify")]
     profile: Option<PathBuf>,
@@ -372,6 +376,10 @@ fn refuse_unfit(
         let hint = "say `show REC` or `show TRACE` with it, and nothing else";
         return Err(Hinted::new("--flame, --by and --plot are of what a recording holds", hint).into());
     }
+    if args.inverted && what != Some(Subject::Tree) {
+        let hint = "say `show REC tree --inverted`; `show REC callers NAME` has the callers of one function";
+        return Err(Hinted::new("--inverted is for the tree of calls", hint).into());
+    }
     if what == Some(Subject::Reuse) && !is_of_counts {
         let hint = "say `show REC reuse`, of what `engraft values --full` recorded";
         return Err(Hinted::new("reuse is what a log of calls tells", hint).into());
@@ -428,22 +436,13 @@ fn print_by(args: &Args, rec: &Path) -> anyhow::Result<()> {
 /// Prints what the calls of a recording cost: all of them, or those that have to do with `name`.
 fn print_costs(args: &Args, what: Subject, rec: &Path, name: Option<&str>) -> anyhow::Result<()> {
     let to = args.o.as_ref();
-    match (costs::Costly::open(rec)?, what, name) {
-        (costs::Costly::Traced(traced), Subject::Functions, _) => {
-            args.output.print_to(to, &traced.functions(rec)?)
-        }
-        (costs::Costly::Traced(traced), _, name) => {
-            args.output.print_to(to, &traced.tree(rec, name, what == Subject::Callers)?)
-        }
-        (costs::Costly::Counted(_), _, Some(name)) => {
-            let what = format!("counts do not say along which way {name} was called");
-            Err(Hinted::new(what, "`show REC calls` has its callers; a recording of `engraft trace` knows")
-                .into())
-        }
-        (costs::Costly::Counted(images), Subject::Functions, _) => {
-            args.output.print_to(to, &costs::estimated_functions(&images))
-        }
-        (costs::Costly::Counted(images), ..) => args.output.print_to(to, &costs::estimated_tree(&images)),
+    if what != Subject::Functions {
+        let ways = trees::ways(args, what == Subject::Callers, name);
+        return args.output.print_to(to, &trees::of_costs(rec, ways)?);
+    }
+    match costs::Costly::open(rec)? {
+        costs::Costly::Traced(traced) => args.output.print_to(to, &traced.functions(rec)?),
+        costs::Costly::Counted(images) => args.output.print_to(to, &costs::estimated_functions(&images)),
     }
 }
 

@@ -2,9 +2,10 @@
 
 use super::frame::{Frame, word};
 use super::{Answer, NoPage, Place};
-use crate::address::{Asked, Form};
+use crate::address::{Asked, Form, Query};
 use askama::Template;
 use views::address;
+use views::recordings::What;
 use views::show::function::{BlockView, FunctionView};
 
 /// Blocks of the largest graph that is drawn in the page.
@@ -26,7 +27,22 @@ pub fn answer(place: &Place<'_>, asked: &Asked<'_>, tabs: &[(&'static str, &str)
     let hottest = view.blocks.iter().filter_map(|block| block.share).max_by(f64::total_cmp);
     let blocks = view.blocks.iter().map(|of| block(of, hottest)).collect();
     let picture = asked.query.only(&["name"]).link("graph");
-    Ok(Answer::page(&Page { frame, facts: facts(&view), name: &view.name, blocks, graph, picture }))
+    let ways = ways(place, &view);
+    Ok(Answer::page(&Page { frame, facts: facts(&view), name: &view.name, blocks, graph, picture, ways }))
+}
+
+/// Where its callers are, and what it calls, if the recording knows along which ways.
+fn ways(place: &Place<'_>, view: &FunctionView) -> Vec<(&'static str, String)> {
+    if place.what == What::Counts {
+        return Vec::new();
+    }
+    let file = view.binary.rsplit('/').next().unwrap_or(&view.binary);
+    let query = Query::default().with("name", Some(&format!("{file}!{}", view.name)));
+    vec![
+        ("who calls it", query.link("callers")),
+        ("what it calls", query.link("tree")),
+        ("as a flame graph", query.link("flame")),
+    ]
 }
 
 /// Its flow graph alone.
@@ -124,4 +140,5 @@ struct Page<'a> {
     blocks: Vec<Block>,
     graph: String,
     picture: String,
+    ways: Vec<(&'static str, String)>,
 }

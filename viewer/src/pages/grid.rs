@@ -240,7 +240,7 @@ impl<'a, R> Rows<'a, R> {
 
     /// What `query` asks for; orders are kept in `orders`, of recording `n`.
     pub fn grid(&self, query: &Query, orders: &Orders, n: usize) -> Grid {
-        let state = query.only(&["q", "sort", "order", "metric", "name", "swap"]);
+        let state = query.only(&["q", "sort", "order", "metric", "name", "swap", "inverted", "flat"]);
         let key = format!("{n}/{}", state.link(self.page));
         let order = orders.get(&key, || self.order(query));
         let n_wanted = query.number("rows").unwrap_or(PIECE).clamp(1, LONGEST_PIECE);
@@ -266,7 +266,7 @@ impl<'a, R> Rows<'a, R> {
             n_found: order.len(),
             n_all: self.rows.len(),
             q: query.get("q").unwrap_or_default().to_owned(),
-            kept: ["sort", "order", "metric", "name", "swap"]
+            kept: ["sort", "order", "metric", "name", "swap", "inverted", "flat"]
                 .into_iter()
                 .filter_map(|name| Some((name, query.get(name)?.to_owned())))
                 .collect(),

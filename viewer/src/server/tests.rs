@@ -7,6 +7,9 @@ use std::time::Instant;
 use views::compare::kept::KeptComparison;
 use views::count::CountView;
 use views::recordings::RecordingsView;
+use views::sample::SampleView;
+use views::show::costs::{CallTree, Ways};
+use views::show::counts::CountsView;
 use views::show::function::FunctionView;
 
 /// No recordings.
@@ -32,6 +35,12 @@ impl Recordings for Nothing {
         Nothing::failed()
     }
     fn compared(&self, _: usize) -> Result<Arc<KeptComparison>, Failed> {
+        Nothing::failed()
+    }
+    fn sampled(&self, _: usize) -> Result<Arc<SampleView>, Failed> {
+        Nothing::failed()
+    }
+    fn tree(&self, _: usize, _: Ways<'_>) -> Result<Arc<CountsView<CallTree>>, Failed> {
         Nothing::failed()
     }
 }

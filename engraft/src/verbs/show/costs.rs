@@ -10,7 +10,7 @@ use std::path::Path;
 use trace::{Cost, Costs, FuncId, Names, Part, Trace, TreeError};
 use tracing::info_span;
 use views::count::{CountView, FunctionView, PADDING};
-use views::show::costs::{self, CostRow, TreeRow};
+use views::show::costs::{self, CostRow, TreeRow, Ways};
 use views::show::counts::{CountsView, SCHEMA};
 use views::{Between, ratio};
 
@@ -22,6 +22,8 @@ pub struct Traced {
     names: Names,
     /// By its first function: what the file is called.
     modules: BTreeMap<FuncId, String>,
+    /// As the trace has them.
+    files: Vec<trace::flow::Module>,
     /// How many instructions blocks have; not known of plain traces.
     instructions: Option<Instructions>,
 }
@@ -37,11 +39,12 @@ impl Traced {
         let names = trace.names().map_err(unreadable)?;
         let flow = trace.flow().map_err(unreadable)?;
         let modules = flow.modules.iter().map(|m| (m.first, input::file_name(&m.path))).collect();
+        let files = flow.modules.clone();
         let instructions = match flow.modules.is_empty() {
             true => None,
             false => Some(Instructions::of(None, from, &trace, &names)?),
         };
-        Ok(Traced { trace, names, modules, instructions })
+        Ok(Traced { trace, names, modules, files, instructions })
     }
 
     fn weight(&self, func: FuncId, before: Option<trace::BlockId>, block: trace::BlockId) -> u64 {
@@ -96,14 +99,13 @@ impl Traced {
         Ok(functions(costs.functions.iter().map(row).collect(), false))
     }
 
-    /// The tree of calls; of what `below` names, that which it calls; or who calls it.
-    pub fn tree(
-        &self,
-        from: &Path,
-        of: Option<&str>,
-        is_of_callers: bool,
-    ) -> anyhow::Result<CountsView<costs::CallTree>> {
-        let called = Functions::new(&self.names);
+    /// The tree of calls; upside down it is made of all.
+    pub fn tree(&self, from: &Path, ways: Ways<'_>) -> anyhow::Result<CountsView<costs::CallTree>> {
+        let called = Functions::new(&self.names).of(&self.files);
+        let of = match ways {
+            Ways::All | Ways::Inverted => None,
+            Ways::Below(name) | Ways::Callers(name) => Some(name),
+        };
         let wanted = of.map(|name| called.find(name)).transpose();
         let wanted = wanted.map_err(|err| Hinted::new(err.what, err.hint))?;
         let tree = {
@@ -120,7 +122,7 @@ impl Traced {
         self.finish()?;
         let total = tree.total();
         let tree = match wanted {
-            Some(func) if is_of_callers => tree.callers(func),
+            Some(func) if matches!(ways, Ways::Callers(_)) => tree.callers(func),
             Some(func) => tree.below(func),
             None => tree,
         };

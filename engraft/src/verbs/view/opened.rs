@@ -2,14 +2,18 @@
 
 use crate::input::{self, Source};
 use crate::output::{self, Hinted};
+use crate::verbs::sample::recorded::Recorded;
 use crate::verbs::show;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::SystemTime;
 use viewer::{Failed, Recordings};
 use views::compare::kept::KeptComparison;
 use views::count::CountView;
 use views::recordings::{RecordingRow, RecordingsView, What};
+use views::sample::SampleView;
+use views::show::costs::{CallTree, Ways};
+use views::show::counts::CountsView;
 use views::show::function::FunctionView;
 
 /// Recordings, with what was read of them.
@@ -25,7 +29,15 @@ struct File {
     path: PathBuf,
     counted: OnceLock<Result<Arc<CountView>, Failed>>,
     compared: OnceLock<Result<Arc<KeptComparison>, Failed>>,
+    sampled: OnceLock<Result<Arc<SampleView>, Failed>>,
+    trees: Mutex<Vec<(String, Tree)>>,
 }
+
+/// A tree of calls.
+type Tree = Arc<CountsView<CallTree>>;
+
+/// How many trees are kept of a recording: of one function, they are soon made again.
+const TREES: usize = 6;
 
 impl Opened {
     /// Those at `paths`.
@@ -54,7 +66,13 @@ impl Opened {
 
     fn of(all: Vec<(RecordingRow, PathBuf)>) -> Opened {
         let (recordings, paths): (Vec<_>, Vec<_>) = all.into_iter().unzip();
-        let file = |path| File { path, counted: OnceLock::new(), compared: OnceLock::new() };
+        let file = |path| File {
+            path,
+            counted: OnceLock::new(),
+            compared: OnceLock::new(),
+            sampled: OnceLock::new(),
+            trees: Mutex::default(),
+        };
         Opened {
             list: RecordingsView { schema: RecordingsView::SCHEMA, recordings },
             files: paths.into_iter().map(file).collect(),
@@ -96,13 +114,14 @@ fn row(path: &Path) -> anyhow::Result<RecordingRow> {
         return Ok(row(What::Trace, None));
     }
     let source = Source::read(path)?;
+    if let Some(recording) = source.sampled()? {
+        let command = recording.run.map(|run| crate::verbs::count::fill::run_view(&run).command_line());
+        return Ok(row(What::Samples, command));
+    }
     let has_none = |what: &str| {
         let what = format!("{} has {what}, which there is no page for yet", path.display());
         Hinted::new(what, format!("`engraft show {}` shows them", path.display()))
     };
-    if source.sampled()?.is_some() {
-        return Err(has_none("samples").into());
-    }
     if source.values()?.is_some() {
         return Err(has_none("values of calls").into());
     }
@@ -143,5 +162,39 @@ impl Recordings for Opened {
             anyhow::Ok(Arc::new(kept))
         };
         file.compared.get_or_init(|| open().map_err(|err| failed(&err))).clone()
+    }
+
+    fn sampled(&self, n: usize) -> Result<Arc<SampleView>, Failed> {
+        let file = self.file(n)?;
+        let open = || {
+            let recorded = Recorded::open(&file.path)?;
+            let recorded =
+                recorded.ok_or_else(|| anyhow::anyhow!("{} has no samples", file.path.display()))?;
+            anyhow::Ok(Arc::new(recorded.view()))
+        };
+        file.sampled.get_or_init(|| open().map_err(|err| failed(&err))).clone()
+    }
+
+    fn tree(&self, n: usize, ways: Ways<'_>) -> Result<Tree, Failed> {
+        let file = self.file(n)?;
+        let key = format!("{ways:?}");
+        // Who asks meanwhile waits for the first one: it takes long, and is asked for again and again.
+        let mut kept = file.trees.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, tree)) = kept.iter().find(|(of, _)| *of == key) {
+            return Ok(tree.clone());
+        }
+        let tree = match (ways, kept.iter().find(|(of, _)| *of == format!("{:?}", Ways::All))) {
+            (Ways::Inverted, Some((_, all))) => Ok(show::trees::inverted(all)),
+            _ => show::trees::of(&file.path, ways),
+        };
+        let tree = Arc::new(tree.map_err(|err| failed(&err))?);
+        if kept.len() >= TREES {
+            // All that there is is asked for most.
+            let is_of_one = |(of, _): &(String, Tree)| of != "All" && of != "Inverted";
+            let oldest = kept.iter().position(is_of_one).unwrap_or_default();
+            kept.remove(oldest);
+        }
+        kept.push((key, tree.clone()));
+        Ok(tree)
     }
 }

@@ -1,0 +1,271 @@
+//! Pages of who called whom: flame graphs that are zoomed and searched, trees that are opened, samples.
+
+use super::browser::{Browser, ENTER};
+use super::{Viewed, cells};
+use crate::needs;
+use crate::run::{built, engraft, folder};
+use serde_json::Value;
+use std::path::Path;
+use std::sync::OnceLock;
+
+/// A program whose calls have several ways to one function, and many that cost little.
+const PROGRAM: &str = "\
+volatile long sum;
+#define SLOW __attribute__((noinline, noclone))
+SLOW void leaf(long n) { for (long i = 0; i < n; i++) sum += i; }
+SLOW void parse(long n) { leaf(n); leaf(n); sum += 1; }
+SLOW void write_out(long n) { leaf(n); sum += 2; }
+SLOW void deep(long n) { if (n) deep(n - 1); sum += 3; }
+";
+
+/// The same program, traced and sampled; and a plain trace of it, in blocks.
+pub fn recorded() -> &'static Path {
+    static RECORDED: OnceLock<tempfile::TempDir> = OnceLock::new();
+    let place = RECORDED.get_or_init(|| {
+        let place = folder();
+        let mut text = PROGRAM.to_owned();
+        for n in 0..60 {
+            text += &format!("SLOW void tiny_{n:02}(void) {{ sum += {n}; }}\n");
+        }
+        let calls: String = (0..60).map(|n| format!("tiny_{n:02}(); ")).collect();
+        text += &format!("SLOW void tinies(void) {{ {calls} sum += 4; }}\n");
+        text += "int main(int c, char **v) { long n = c > 1 ? 3000000 : 30000;\n";
+        text += "for (int i = 0; i < (c > 1 ? 40 : 1); i++) { parse(n); write_out(n); } tinies(); deep(20); return 0; }\n";
+        built(place.path(), "calls", &text, "-O1 -g");
+        engraft(place.path(), "trace -q -o calls.trace --modules exe -- ./calls").ok();
+        engraft(place.path(), "sample -q -F 1000 -o calls.engraft -- ./calls long").ok();
+        engraft(place.path(), "count -q -o counted.engraft --modules exe -- ./calls").ok();
+        place
+    });
+    place.path()
+}
+
+/// The pages of these recordings.
+pub fn pages() -> [(&'static Path, &'static str, Vec<String>); 3] {
+    let owned = |pages: &[&str]| pages.iter().map(|page| (*page).to_owned()).collect();
+    let of_trace = [
+        "flame",
+        "flame?at=2&q=leaf",
+        "flame?inverted=1",
+        "tree",
+        "tree?inverted=1&flat=1",
+        "callers?name=leaf",
+        "function?name=leaf",
+    ];
+    [
+        (recorded(), "calls.trace", owned(&of_trace)),
+        (recorded(), "calls.engraft", owned(&["functions", "flame?q=leaf", "tree"])),
+        (recorded(), "counted.engraft", owned(&["flame", "tree"])),
+    ]
+}
+
+/// What the frame of that name has as its title, and how wide it is of the picture.
+fn frame(browser: &Browser, name: &str) -> (String, f64) {
+    let script = format!(
+        "const frames = [...document.querySelectorAll('svg.flame a > svg')];\
+         const titled = (f) => f.querySelector('title').textContent;\
+         const frame = frames.find((f) => titled(f).startsWith({:?}));\
+         return frame ? [titled(frame), frame.querySelector('rect').getBoundingClientRect().width /\
+         document.querySelector('svg.flame').getBoundingClientRect().width] : null",
+        format!("{name} in ")
+    );
+    serde_json::from_value(browser.script(&script)).unwrap_or_else(|_| panic!("there is no frame {name}"))
+}
+
+fn click_frame(browser: &Browser, name: &str) {
+    let script = format!(
+        "[...document.querySelectorAll('svg.flame a')].find((a) =>\
+         a.querySelector('title').textContent.startsWith({:?}))\
+         .dispatchEvent(new MouseEvent('click', {{ bubbles: true, cancelable: true }}))",
+        format!("{name} in ")
+    );
+    browser.script(&script);
+}
+
+fn rows(said: &Value) -> &Vec<Value> {
+    said["tree"].as_array().expect("a tree")
+}
+
+fn row<'v>(said: &'v Value, function: &str, under: &str) -> &'v Value {
+    let all = rows(said);
+    let is_under = |row: &Value| match row["under"].as_u64() {
+        Some(n) => all[usize::try_from(n).expect("a number")]["function"] == under,
+        None => under.is_empty(),
+    };
+    all.iter()
+        .find(|row| row["function"] == function && is_under(row))
+        .unwrap_or_else(|| panic!("no {function} under {under}"))
+}
+
+#[test]
+fn a_flame_graph_is_zoomed_searched_and_turned() {
+    needs!("gcc", "chromium", "chromedriver");
+    let viewed = Viewed::start(recorded(), &["--no-open", "calls.trace"]);
+    let said = engraft(recorded(), "show calls.trace tree --json").json();
+    let total = said["total"].as_f64().expect("a number");
+    let browser = Browser::start();
+    browser.open(&format!("{}0/functions", viewed.address));
+    browser.click("nav a[href=flame]");
+    assert_eq!(browser.texts(".same code"), ["engraft show calls.trace tree"]);
+    // As wide as its share, to a hundredth of a per cent of the window.
+    for (name, under) in [("parse", "main"), ("write_out", "main")] {
+        let want = row(&said, name, under);
+        let (title, width) = frame(&browser, name);
+        let share = want["inclusive"].as_f64().expect("a number") / total;
+        assert!((width - share).abs() < 1e-3, "{name}: {width}, and {share}");
+        let digits: String = title.chars().filter(|c| *c != ',').collect();
+        assert!(digits.contains(&format!(": {} instructions", want["inclusive"])), "{title}");
+        assert!(digits.contains(&format!("itself {}", want["own"])), "{title}");
+        assert!(digits.contains(&format!(" {} calls", want["entries"])), "{title}");
+    }
+    // What is too narrow is one frame.
+    let elided = browser.texts("svg.flame .elided title");
+    assert!(elided.iter().any(|title| title.contains("narrow frames")), "{elided:?}");
+    assert!(browser.texts(".legend.modules li").iter().any(|said| said.starts_with("calls ")));
+
+    click_frame(&browser, "parse");
+    let id = row(&said, "parse", "main")["id"].to_string();
+    browser.until(&format!("return location.search === '?at={id}'"));
+    browser.until("return document.querySelectorAll('svg.flame .above').length > 0");
+    assert!((frame(&browser, "parse").1 - 1.0).abs() < 1e-3);
+    assert!((frame(&browser, "main").1 - 1.0).abs() < 1e-3, "its callers stay above it");
+    let zoomed = browser.texts(".at span");
+    assert!(zoomed[0].starts_with("parse in calls: "), "{zoomed:?}");
+    browser.reload();
+    assert_eq!(browser.texts(".at span"), zoomed);
+    browser.back();
+    browser.until("return location.search === ''");
+    browser.until("return document.querySelectorAll('svg.flame .above').length === 0");
+
+    browser.press("/leaf");
+    browser.until("return location.search === '?q=leaf'");
+    browser.until("return document.querySelectorAll('svg.flame .hit').length === 2");
+    let of = |under: &str| row(&said, "leaf", under)["inclusive"].as_u64().expect("a number");
+    let sum = of("parse") + of("write_out");
+    let found = browser.texts("output.found")[0].replace(',', "");
+    assert!(found.contains(&format!("{sum} instructions")), "{found}, and {sum}");
+    #[expect(clippy::cast_precision_loss, reason = "a share")]
+    let share = format!("{:.2} %", 100.0 * sum as f64 / total);
+    assert!(found.starts_with(&share), "{found}, and {share}");
+    browser.reload();
+    assert_eq!(browser.texts("svg.flame .hit title").len(), 2);
+
+    browser.click(".choices a:not([aria-current])");
+    browser
+        .until("return document.querySelector('.choices a[aria-current]').textContent === 'callers below'");
+    let turned = engraft(recorded(), "show calls.trace tree --inverted --json").json();
+    let want = row(&turned, "leaf", "")["inclusive"].as_f64().expect("a number") / total;
+    assert!((frame(&browser, "leaf").1 - want).abs() < 1e-3);
+    assert_eq!(browser.texts(".same code"), ["engraft show calls.trace tree --inverted"]);
+    browser.check_quiet(&viewed.address);
+}
+
+#[test]
+fn a_flame_graph_is_walked_by_keys_alone_and_without_script() {
+    needs!("gcc", "chromium", "chromedriver");
+    let viewed = Viewed::start(recorded(), &["--no-open", "calls.trace"]);
+    let browser = Browser::start();
+    browser.open(&format!("{}0/flame", viewed.address));
+    browser.script("document.querySelector('svg.flame a').focus()");
+    // Tab goes to the next frame.
+    browser.press("\u{e004}");
+    browser.until("return document.activeElement.matches('svg.flame a:focus-visible')");
+    let name = browser.script("return document.activeElement.querySelector('title').textContent");
+    browser.press(ENTER);
+    browser.until("return location.search.startsWith('?at=')");
+    browser.until("return document.querySelector('.at span').textContent.length > 0");
+    assert_eq!(browser.texts(".at span"), [name.as_str().expect("a title")]);
+    // What script does is what the link leads to.
+    let link = browser.address();
+    browser.open(&link);
+    assert_eq!(browser.texts(".at span"), [name.as_str().expect("a title")]);
+    browser.check_quiet(&viewed.address);
+}
+
+#[test]
+fn a_tree_of_calls_is_opened_listed_and_turned() {
+    needs!("gcc", "chromium", "chromedriver");
+    let viewed = Viewed::start(recorded(), &["--no-open", "calls.trace"]);
+    let said = engraft(recorded(), "show calls.trace tree --json").json();
+    let browser = Browser::start();
+    browser.open(&format!("{}0/tree", viewed.address));
+    let names = || browser.texts("#outline tr[data-place] .twist");
+    assert!(
+        names().contains(&"leaf".to_owned()) && !names().contains(&"tiny_00".to_owned()),
+        "{:?}",
+        names()
+    );
+    let place = |name: &str| names().iter().position(|of| of == name).expect("a row") + 1;
+    let shown = |name: &str| {
+        let script = format!(
+            "return [...document.querySelectorAll('tr[data-place=\"{}\"] td')].slice(0, 4).map((td) => td.title)",
+            place(name)
+        );
+        serde_json::from_value::<Vec<String>>(browser.script(&script)).expect("titles")
+    };
+    let want = row(&said, "parse", "main");
+    let numbers = ["inclusive_share", "inclusive", "own", "entries"].map(|key| want[key].to_string());
+    assert_eq!(shown("parse"), numbers);
+    browser.click(&format!("tr[data-place='{}'] .twist", place("tinies")));
+    browser.until("return [...document.querySelectorAll('.twist')].some((e) => e.textContent === 'tiny_00')");
+    assert!(names().iter().any(|name| name.starts_with("20 more, ")), "{:?}", names());
+    browser.reload();
+    assert!(names().contains(&"tiny_00".to_owned()));
+    browser.click(&format!("tr[data-place='{}'] .twist", place("tinies")));
+    browser
+        .until("return ![...document.querySelectorAll('.twist')].some((e) => e.textContent === 'tiny_00')");
+    browser.back();
+    browser.until("return [...document.querySelectorAll('.twist')].some((e) => e.textContent === 'tiny_00')");
+
+    browser.press("/tiny_1");
+    browser.press(ENTER);
+    browser.until("return document.querySelectorAll('#tree tr[data-place]').length === 10");
+    for row in cells(&browser, "#tree table", &["function", "inclusive", "own", "calls"]) {
+        let want = super::trees::row(&said, &row[0], "tinies");
+        assert_eq!(row[1..], ["inclusive", "own", "entries"].map(|key| want[key].to_string()));
+    }
+
+    browser.open(&format!("{}0/function?name=leaf", viewed.address));
+    browser.click(".choices a[href^=callers]");
+    let said = engraft(recorded(), "show calls.trace callers leaf --json").json();
+    assert_eq!(browser.texts(".same code"), ["engraft show calls.trace callers 'calls!leaf'"]);
+    assert_eq!(shown("leaf")[1], row(&said, "leaf", "")["inclusive"].to_string());
+    assert_eq!(shown("parse")[1], row(&said, "parse", "leaf")["inclusive"].to_string());
+    assert_eq!(shown("write_out")[1], row(&said, "write_out", "leaf")["inclusive"].to_string());
+    browser.check_quiet(&viewed.address);
+}
+
+#[test]
+fn samples_have_pages_of_functions_and_of_calls() {
+    needs!("gcc", "chromium", "chromedriver");
+    let viewed = Viewed::start(recorded(), &["--no-open", "calls.engraft"]);
+    let browser = Browser::start();
+    browser.open(&viewed.address);
+    let said = engraft(recorded(), "show calls.engraft --json").json();
+    let event = &said["events"][0];
+    let shown = cells(&browser, "#functions table", &["function", "self", "total", "samples"]);
+    let functions = event["functions"].as_array().expect("functions");
+    assert_eq!(shown.len(), functions.len());
+    for (row, want) in shown.iter().zip(functions) {
+        assert_eq!(row[0], want["function"].as_str().expect("a name"));
+        assert_eq!(row[1..], ["self_share", "total_share", "self"].map(|key| want[key].to_string()));
+    }
+    let facts = browser.texts(".facts dd").join("\n").replace(',', "");
+    assert!(facts.contains(&format!("{} in ", said["samples"])), "{facts}");
+    assert!(facts.contains(event["event"].as_str().expect("a name")), "{facts}");
+    assert!(facts.contains(&format!("cut off of {} ", said["chains"]["cut"])), "{facts}");
+    browser.click("nav a[href=flame]");
+    let tree = engraft(recorded(), "show calls.engraft tree --json").json();
+    let leaf = |under: &str| row(&tree, "leaf", under)["inclusive"].as_f64().expect("a number");
+    let total = tree["total"].as_f64().expect("a number");
+    let parse = row(&tree, "parse", "main")["inclusive"].as_f64().expect("a number");
+    assert!((frame(&browser, "parse").1 - parse / total).abs() < 1e-3);
+    assert!(leaf("parse") > leaf("write_out"));
+    browser.click("nav a[href=tree]");
+    assert!(browser.texts("#outline .twist").contains(&"leaf".to_owned()));
+    assert!(browser.texts("#outline .unknown").len() > 2, "how often was not counted");
+    browser.click("nav a[href=functions]");
+    browser.click("#functions tr[data-place='1'] a");
+    assert!(!browser.texts(".insns td").is_empty());
+    browser.check_quiet(&viewed.address);
+}
