@@ -269,7 +269,17 @@ fn two_builds_are_compared_in_a_browser() {
 fn all_pages() -> Vec<(&'static Path, &'static str, Vec<String>)> {
     let owned = |pages: &[&str]| pages.iter().map(|page| (*page).to_owned()).collect();
     let long = format!("function?name={}", "long_".repeat(60));
-    let compared = ["functions", "function?name=main", "alone", "outliers", "outlier?n=1", "intervals"];
+    let compared = [
+        "functions",
+        "function?name=main",
+        "alone",
+        "outliers",
+        "outlier?n=1",
+        "intervals",
+        "flame",
+        "flame?by=delta&q=a",
+        "tree",
+    ];
     let mut all = vec![
         (many(), "many.engraft", owned(&["functions", "loops", &long, "functions?q=f_1&sort=entries"])),
         (both(), "both.engraft", owned(&compared)),

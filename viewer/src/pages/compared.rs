@@ -2,7 +2,7 @@
 
 use super::frame::{Frame, word};
 use super::grid::{Bar, Cell, Column, Grid, Rows, Value};
-use super::{Answer, NoPage, Place, list};
+use super::{Answer, NoPage, Place, list, trees};
 use crate::address::{Asked, Form, Query};
 use askama::Template;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,11 +14,13 @@ use views::compare::{Amount, Both, FunctionRow, FunctionView, MetricRow, Outlier
 use views::{address, grouped};
 
 /// Pages that lead to each other.
-const TABS: [(&str, &str); 4] = [
+const TABS: [(&str, &str); 6] = [
     ("functions", "functions"),
     ("in one build alone", "alone"),
     ("differences", "outliers"),
     ("intervals", "intervals"),
+    ("flame graph", "flame"),
+    ("calls", "tree"),
 ];
 
 /// What is asked for of a comparison.
@@ -32,6 +34,7 @@ pub fn answer(place: &Place<'_>, asked: &Asked<'_>) -> Result<Answer, NoPage> {
         "outliers" => Ok(outliers(place, asked, &kept)),
         "outlier" => outlier(place, asked, &kept),
         "intervals" => Ok(intervals(place, asked, &kept)),
+        "flame" | "tree" => trees::both::answer(place, asked, kept.trees.as_ref(), &TABS),
         _ => Err(NoPage::Unknown),
     }
 }

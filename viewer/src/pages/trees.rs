@@ -3,6 +3,7 @@
 //! The state is in the address: `inverted` has callers below, `name` is the function that it is of, `at` the
 //! row that is zoomed, `q` what names hold.
 
+pub mod both;
 mod flame;
 mod layout;
 mod outline;

@@ -89,7 +89,8 @@ const ESTIMATED: &str = "~: estimated as gprof does it, since counts do not say 
 pub enum Ways<'a> {
     /// All, from the first functions of threads on.
     All,
-    /// All, each function with its callers below it: a row costs what the function did itself, along that way.
+    /// All, each function with its callers below it: a row costs what the function did itself, called along
+    /// that way.
     Inverted,
     /// What a function called.
     Below(&'a str),
@@ -108,8 +109,8 @@ pub struct CallTree {
     pub total: u64,
     /// The nodes: what is called stands behind its caller, the costliest first.
     pub tree: Vec<TreeRow>,
-    /// What is too little to be in it: of an estimate, shares below a thousandth; of an inverted tree, ways of
-    /// less than a ten thousandth.
+    /// What is too little to be in it: of an estimate, shares below a thousandth; of an inverted tree, ways
+    /// of less than a ten thousandth.
     pub n_left_out: usize,
 }
 

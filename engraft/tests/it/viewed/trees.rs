@@ -191,7 +191,7 @@ fn a_tree_of_calls_is_opened_listed_and_turned() {
     browser.open(&format!("{}0/tree", viewed.address));
     let names = || browser.texts("#outline tr[data-place] .twist");
     assert!(
-        names().contains(&"leaf".to_owned()) && !names().contains(&"tiny_00".to_owned()),
+        names().contains(&"leaf".to_owned()) && !names().contains(&"tiny_05".to_owned()),
         "{:?}",
         names()
     );
@@ -204,18 +204,19 @@ fn a_tree_of_calls_is_opened_listed_and_turned() {
         serde_json::from_value::<Vec<String>>(browser.script(&script)).expect("titles")
     };
     let want = row(&said, "parse", "main");
-    let numbers = ["inclusive_share", "inclusive", "own", "entries"].map(|key| want[key].to_string());
-    assert_eq!(shown("parse"), numbers);
+    let numbers: Vec<f64> = shown("parse").iter().map(|n| n.parse().expect("a number")).collect();
+    let want = ["inclusive_share", "inclusive", "own", "entries"].map(|key| want[key].as_f64());
+    assert_eq!(numbers.into_iter().map(Some).collect::<Vec<_>>(), want);
     browser.click(&format!("tr[data-place='{}'] .twist", place("tinies")));
-    browser.until("return [...document.querySelectorAll('.twist')].some((e) => e.textContent === 'tiny_00')");
+    browser.until("return [...document.querySelectorAll('.twist')].some((e) => e.textContent === 'tiny_05')");
     assert!(names().iter().any(|name| name.starts_with("20 more, ")), "{:?}", names());
     browser.reload();
-    assert!(names().contains(&"tiny_00".to_owned()));
+    assert!(names().contains(&"tiny_05".to_owned()));
     browser.click(&format!("tr[data-place='{}'] .twist", place("tinies")));
     browser
-        .until("return ![...document.querySelectorAll('.twist')].some((e) => e.textContent === 'tiny_00')");
+        .until("return ![...document.querySelectorAll('.twist')].some((e) => e.textContent === 'tiny_05')");
     browser.back();
-    browser.until("return [...document.querySelectorAll('.twist')].some((e) => e.textContent === 'tiny_00')");
+    browser.until("return [...document.querySelectorAll('.twist')].some((e) => e.textContent === 'tiny_05')");
 
     browser.press("/tiny_1");
     browser.press(ENTER);
@@ -248,7 +249,9 @@ fn samples_have_pages_of_functions_and_of_calls() {
     assert_eq!(shown.len(), functions.len());
     for (row, want) in shown.iter().zip(functions) {
         assert_eq!(row[0], want["function"].as_str().expect("a name"));
-        assert_eq!(row[1..], ["self_share", "total_share", "self"].map(|key| want[key].to_string()));
+        let numbers: Vec<f64> = row[1..].iter().map(|n| n.parse().expect("a number")).collect();
+        let want = ["self_share", "total_share", "self"].map(|key| want[key].as_f64().expect("a number"));
+        assert_eq!(numbers, want);
     }
     let facts = browser.texts(".facts dd").join("\n").replace(',', "");
     assert!(facts.contains(&format!("{} in ", said["samples"])), "{facts}");
@@ -267,5 +270,91 @@ fn samples_have_pages_of_functions_and_of_calls() {
     browser.click("nav a[href=functions]");
     browser.click("#functions tr[data-place='1'] a");
     assert!(!browser.texts(".insns td").is_empty());
+    browser.check_quiet(&viewed.address);
+}
+
+#[test]
+fn what_differs_between_two_builds_is_drawn_by_either_and_by_the_difference() {
+    needs!("gcc", "chromium", "chromedriver");
+    let viewed = Viewed::start(super::both(), &["--no-open", "both.engraft"]);
+    let said = engraft(super::both(), "show both.engraft tree --json").json();
+    let whole = engraft(super::both(), "show both.engraft --json").json();
+    for build in ["old", "new"] {
+        assert_eq!(
+            said["total"][build], whole["totals"][build]["dyn.agg.total"],
+            "{build}: it is all that ran"
+        );
+        let own = rows(&said).iter().map(|row| row[build]["own"].as_u64().expect("a number"));
+        assert_eq!(said["total"][build].as_u64(), Some(own.sum()), "{build}");
+        // As many as the other trace reader has.
+        let tree = engraft(super::both(), &format!("show {build}.trace tree --json")).json();
+        assert_eq!(said["total"][build], tree["total"], "{build}");
+    }
+    let browser = Browser::start();
+    browser.open(&format!("{}0/functions", viewed.address));
+    browser.click("nav a[href=flame]");
+    assert_eq!(browser.texts(".same code"), ["engraft show both.engraft tree"]);
+    let shown = |build: &str| {
+        for row in rows(&said).iter().filter(|row| row["function"].is_string()) {
+            let share = row[build]["inclusive"].as_f64().expect("a number")
+                / said["total"][build].as_f64().expect("a number");
+            if share < 0.01 {
+                continue;
+            }
+            let n = |build: &str| row[build]["inclusive"].to_string();
+            let script = format!(
+                "const whole = document.querySelector('svg.flame').getBoundingClientRect().width;\
+                 return [...document.querySelectorAll('svg.flame a > svg')].filter((f) =>\
+                 f.querySelector('title').textContent.replaceAll(',', '').includes({:?}))\
+                 .map((f) => f.querySelector('rect').getBoundingClientRect().width / whole)",
+                format!(": {} instructions then {} (", n("old"), n("new"))
+            );
+            let widths: Vec<f64> = serde_json::from_value(browser.script(&script)).expect("widths");
+            assert!(
+                widths.iter().any(|width| (width - share).abs() < 1e-3),
+                "{row}: {widths:?}, not {share}"
+            );
+        }
+    };
+    shown("new");
+    browser.click(".choices a[href='flame?by=old']");
+    browser.until("return location.search === '?by=old'");
+    browser.until(
+        "return document.querySelector('.choices a[aria-current]').textContent === 'as in the old build'",
+    );
+    shown("old");
+    browser.click(".choices a[href='flame?by=delta']");
+    browser.until("return location.search === '?by=delta'");
+    browser.until(
+        "return document.querySelectorAll('svg.flame [class^=more], svg.flame [class^=less]').length > 0",
+    );
+    // A sign says what a colour does.
+    let labels = browser.script(
+        "return [...document.querySelectorAll('svg.flame [class^=more] text, svg.flame [class^=less] text')]\
+         .map((text) => text.dataset.name)",
+    );
+    let labels: Vec<String> = serde_json::from_value(labels).expect("texts");
+    let is_said = |label: &String| ["+", "-", "×", "new", "gone"].iter().any(|sign| label.starts_with(sign));
+    assert!(!labels.is_empty() && labels.iter().all(is_said), "{labels:?}");
+    browser.reload();
+    assert!(!browser.texts("svg.flame [class^=more] title").is_empty());
+    browser.back();
+    browser.until("return location.search === '?by=old'");
+    browser.click("nav a[href=tree]");
+    let listed = cells(&browser, "#tree table", &["difference", "old", "new", "own", "then", "calls"]);
+    assert_eq!(listed.len(), rows(&said).len());
+    for (row, want) in listed.iter().zip(rows(&said)) {
+        let n = |build: &str, key: &str| want[build][key].as_i64().expect("a number");
+        let by = n("new", "inclusive") - n("old", "inclusive");
+        let numbers = [
+            n("old", "inclusive"),
+            n("new", "inclusive"),
+            n("old", "own"),
+            n("new", "own"),
+            n("old", "calls"),
+        ];
+        assert_eq!(row[0], format!("{by:+}"));
+        assert_eq!(row[1..], numbers.map(|n| n.to_string()));
+    }
     browser.check_quiet(&viewed.address);
 }

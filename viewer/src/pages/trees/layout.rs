@@ -1,7 +1,7 @@
 //! Where the frames of a flame graph are: of any tree whose nodes weigh something.
 //!
-//! The root is above, what is called below it, as wide as it weighs. Frames that are too narrow to be seen are
-//! one frame together, beside the others, which says how many it stands for.
+//! The root is above, what is called below it, as wide as it weighs. Frames that are too narrow to be seen
+//! are one frame together, beside the others, which says how many it stands for.
 //!
 //! Invariant: frames below a frame are no wider, together, than that, and have exactly their part of it.
 //!
