@@ -8,6 +8,7 @@ use views::sample::SampleView;
 use views::show::costs::{CallTree, Ways};
 use views::show::counts::CountsView;
 use views::show::function::FunctionView;
+use views::show::time::TimeView;
 
 /// Recordings that are looked at, numbered as [`Recordings::all`] lists them.
 ///
@@ -51,6 +52,18 @@ pub trait Recordings: Send + Sync {
     /// # Errors
     /// If it cannot be read, does not know that, or there is no such function.
     fn tree(&self, n: usize, ways: Ways<'_>) -> Result<Arc<CountsView<CallTree>>, Failed>;
+
+    /// What a thread of recording `n`, from 1 on, ran when, in a part of it; without one, the one that did
+    /// most.
+    ///
+    /// # Errors
+    /// If it cannot be read, does not know that, or there is no such thread or part.
+    fn time(
+        &self,
+        n: usize,
+        thread: Option<usize>,
+        between: Option<(u64, u64)>,
+    ) -> Result<Arc<TimeView>, Failed>;
 }
 
 /// Why something cannot be shown.

@@ -13,6 +13,7 @@ mod process;
 mod reuse;
 mod samples;
 mod summary;
+pub mod time;
 pub mod trees;
 mod verify;
 
@@ -25,6 +26,7 @@ use anyhow::Context as _;
 use profile::Profile;
 use profile::recording::Module;
 use program::{FuncId, Program};
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use views::count::CountView;
 use views::show::function::FunctionView;
@@ -46,7 +48,7 @@ pub struct Args {
     /// with --counts, the counted one that has the function]
     binary: Option<PathBuf>,
     /// What to show of it: functions, loops, tables, gaps, data, function, cfg; of a recording: functions,
-    /// tree, callers, loops, edges, never, calls, paths, reuse, function; of a comparison: functions,
+    /// tree, callers, time, loops, edges, never, calls, paths, reuse, function; of a comparison: functions,
     /// function, intervals, outlier, tree [default: a summary]
     #[arg(hide_possible_values = true)]
     what: Option<String>,
@@ -88,6 +90,12 @@ pub struct Args {
     /// For `tree`: each function with its callers below it
     #[arg(long, hide_short_help = true)]
     inverted: bool,
+    /// For `time`: from A on, before B, in what ran before
+    #[arg(long, value_name = "A..B", hide_short_help = true)]
+    between: Option<time::Between>,
+    /// For `time`: the Nth thread of the trace [default: the one that did most]
+    #[arg(long, value_name = "N", hide_short_help = true)]
+    thread: Option<NonZeroUsize>,
     /// With the counts of a profile of this binary: of a function, or loops, edges, never, calls, paths
     #[arg(long, value_name = "FILE", conflicts_with = "verify")]
     profile: Option<PathBuf>,
@@ -137,6 +145,8 @@ enum Subject {
     Callers,
     /// When calls come again with the same arguments
     Reuse,
+    /// What ran when, window by window
+    Time,
 }
 
 impl Subject {
@@ -147,12 +157,12 @@ impl Subject {
 
     /// Whether nothing but recordings tells of it.
     fn is_of_recordings(self) -> bool {
-        matches!(self, Subject::Tree | Subject::Callers | Subject::Reuse)
+        matches!(self, Subject::Tree | Subject::Callers | Subject::Reuse | Subject::Time)
     }
 
     /// Whether it is of what calls cost, in a recording.
     fn is_of_costs(self) -> bool {
-        matches!(self, Subject::Functions | Subject::Tree | Subject::Callers)
+        matches!(self, Subject::Functions | Subject::Tree | Subject::Callers | Subject::Time)
     }
 }
 
@@ -214,7 +224,7 @@ impl Args {
                 None => true,
                 Some(Subject::Function | Subject::Callers) => name.is_some(),
                 Some(Subject::Tree | Subject::Reuse) => true,
-                Some(Subject::Functions) => name.is_none(),
+                Some(Subject::Functions | Subject::Time) => name.is_none(),
                 Some(what) => name.is_none() && (what.is_of_counts() || what == Subject::Loops),
             };
             if !is_asked_for {
@@ -384,10 +394,14 @@ fn refuse_unfit(
         let hint = "say `show REC reuse`, of what `engraft values --full` recorded";
         return Err(Hinted::new("reuse is what a log of calls tells", hint).into());
     }
-    if let (Some(Subject::Tree | Subject::Callers), false) = (what, is_of_counts) {
+    if (args.between.is_some() || args.thread.is_some()) && what != Some(Subject::Time) {
+        let hint = "say `show TRACE time` with it";
+        return Err(Hinted::new("--between and --thread are for what ran when", hint).into());
+    }
+    if let (Some(Subject::Tree | Subject::Callers | Subject::Time), false) = (what, is_of_counts) {
         let hint =
             "say `show TRACE` or `show REC` with it, of what `engraft trace` or `engraft count` recorded";
-        return Err(Hinted::new("tree and callers are what recordings tell", hint).into());
+        return Err(Hinted::new("tree, callers and time are what recordings tell", hint).into());
     }
     if let (Some(rec), Some(binary), None) =
         (args.counts.as_ref().or(args.profile.as_ref()), &args.binary, what)
@@ -436,6 +450,10 @@ fn print_by(args: &Args, rec: &Path) -> anyhow::Result<()> {
 /// Prints what the calls of a recording cost: all of them, or those that have to do with `name`.
 fn print_costs(args: &Args, what: Subject, rec: &Path, name: Option<&str>) -> anyhow::Result<()> {
     let to = args.o.as_ref();
+    if what == Subject::Time {
+        let asked = time::Asked { thread: args.thread, between: args.between };
+        return args.output.print_to(to, &time::view(rec, asked)?);
+    }
     if what != Subject::Functions {
         let ways = trees::ways(args, what == Subject::Callers, name);
         return args.output.print_to(to, &trees::of_costs(rec, ways)?);
@@ -476,7 +494,7 @@ fn print_program(
         Some(Subject::Data) => args.output.print_to(to, &lists::data(program))?,
         // With counts they were shown above; without, refused.
         Some(Subject::Edges | Subject::Never | Subject::Calls | Subject::Paths) => {}
-        Some(Subject::Tree | Subject::Callers | Subject::Reuse) => {}
+        Some(Subject::Tree | Subject::Callers | Subject::Reuse | Subject::Time) => {}
         Some(Subject::Cfg) => args.output.print_to(to, &cfg::view(program, args.instructions))?,
         Some(Subject::Function) => {
             let id = input::function(program, wanted.name.unwrap_or_default())?;

@@ -96,6 +96,7 @@ fn every_key_that_is_printed_is_documented() {
         ("show old.trace functions --json", false),
         ("show old.trace callers main --json", false),
         ("show old.trace tree --inverted --json", false),
+        ("show old.trace time --json", false),
         ("count -q --no-cache -o again.engraft ./old 1", true),
         ("diff old.engraft again.engraft --json", false),
         ("instrument old -o counting --json", false),

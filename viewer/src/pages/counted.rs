@@ -7,6 +7,7 @@ use crate::address::{Asked, Form, Query};
 use askama::Template;
 use views::count::{CountView, FunctionView, LoopView};
 use views::known;
+use views::recordings::What;
 use views::show::counts::{CountsView, LoopRuns, SCHEMA};
 
 /// How many loops the first page has.
@@ -23,6 +24,7 @@ pub fn answer(place: &Place<'_>, asked: &Asked<'_>) -> Result<Answer, NoPage> {
         "loops" => loops(place, asked),
         "function" => function::answer(place, asked, trees::tabs(place.what)),
         "flame" | "tree" | "callers" => trees::answer(place, asked),
+        "time" if place.what == What::Trace => trees::time::answer(place, asked),
         "graph" => function::graph(place, asked),
         _ => Err(NoPage::Unknown),
     }

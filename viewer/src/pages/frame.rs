@@ -66,7 +66,8 @@ impl Frame {
 
     /// With the twins of the page `page`, in the state that `query` says.
     pub fn with_twins(mut self, page: &str, query: &Query) -> Frame {
-        let query = query.only(&["q", "sort", "order", "name", "metric", "n", "inverted"]);
+        let query =
+            query.only(&["q", "sort", "order", "name", "metric", "n", "inverted", "between", "thread"]);
         let twin = |name, end| Tab { name, href: query.link(&format!("{page}.{end}")), is_here: false };
         self.twins = vec![twin("JSON", "json"), twin("CSV", "csv")];
         self

@@ -7,6 +7,7 @@ pub mod both;
 mod flame;
 mod layout;
 mod outline;
+pub mod time;
 
 use super::frame::{Frame, word};
 use super::{Answer, NoPage, Place, is_like};
@@ -24,11 +25,18 @@ const STATE: [&str; 4] = ["inverted", "name", "at", "q"];
 
 /// Pages of a recording that lead to each other.
 pub fn tabs(what: What) -> &'static [(&'static str, &'static str)] {
+    /// All that there are, of a trace.
+    const ALL: [(&str, &str); 5] = [
+        ("functions", "functions"),
+        ("loops", "loops"),
+        ("flame graph", "flame"),
+        ("call tree", "tree"),
+        ("time", "time"),
+    ];
     match what {
-        What::Samples => &[("functions", "functions"), ("flame graph", "flame"), ("call tree", "tree")],
-        _ => {
-            &[("functions", "functions"), ("loops", "loops"), ("flame graph", "flame"), ("call tree", "tree")]
-        }
+        What::Samples => &[ALL[0], ALL[2], ALL[3]],
+        What::Trace => &ALL,
+        _ => &[ALL[0], ALL[1], ALL[2], ALL[3]],
     }
 }
 
@@ -156,8 +164,13 @@ fn number(n: u64) -> f64 {
 
 /// What a row's function is asked for by; nothing, where it has no page.
 fn asked_by(row: &TreeRow, is_estimate: bool) -> Option<String> {
-    let is_one = !row.module.is_empty() && !row.module.starts_with('[') && !row.function.starts_with('[');
-    (is_one && !is_estimate).then(|| format!("{}!{}", row.module, row.function))
+    asked_as(&row.module, &row.function).filter(|_| !is_estimate)
+}
+
+/// What a function is asked for by; nothing, where it has no page.
+fn asked_as(module: &str, function: &str) -> Option<String> {
+    let is_one = !module.is_empty() && !module.starts_with('[') && !function.starts_with('[');
+    is_one.then(|| format!("{module}!{function}"))
 }
 
 /// A word that leads somewhere.

@@ -11,6 +11,7 @@ use views::sample::SampleView;
 use views::show::costs::{CallTree, Ways};
 use views::show::counts::CountsView;
 use views::show::function::FunctionView;
+use views::show::time::TimeView;
 
 /// No recordings.
 struct Nothing(RecordingsView);
@@ -41,6 +42,9 @@ impl Recordings for Nothing {
         Nothing::failed()
     }
     fn tree(&self, _: usize, _: Ways<'_>) -> Result<Arc<CountsView<CallTree>>, Failed> {
+        Nothing::failed()
+    }
+    fn time(&self, _: usize, _: Option<usize>, _: Option<(u64, u64)>) -> Result<Arc<TimeView>, Failed> {
         Nothing::failed()
     }
 }

@@ -18,8 +18,8 @@ use super::counts::Image;
 
 /// A trace, read for what its calls cost.
 pub struct Traced {
-    trace: Box<Trace>,
-    names: Names,
+    pub(super) trace: Box<Trace>,
+    pub(super) names: Names,
     /// By its first function: what the file is called.
     modules: BTreeMap<FuncId, String>,
     /// As the trace has them.
@@ -47,20 +47,20 @@ impl Traced {
         Ok(Traced { trace, names, modules, files, instructions })
     }
 
-    fn weight(&self, func: FuncId, before: Option<trace::BlockId>, block: trace::BlockId) -> u64 {
+    pub(super) fn weight(&self, func: FuncId, before: Option<trace::BlockId>, block: trace::BlockId) -> u64 {
         self.instructions.as_ref().map_or(1, |insns| insns.of_block(func, before, block))
     }
 
-    fn finish(&self) -> anyhow::Result<()> {
+    pub(super) fn finish(&self) -> anyhow::Result<()> {
         let functions = Functions::new(&self.names);
         self.instructions.as_ref().map_or(Ok(()), |insns| insns.finish(&|func| functions.called(func)))
     }
 
-    fn unit(&self) -> &'static str {
+    pub(super) fn unit(&self) -> &'static str {
         if self.instructions.is_some() { "instructions" } else { "blocks" }
     }
 
-    fn module(&self, func: FuncId) -> String {
+    pub(super) fn module(&self, func: FuncId) -> String {
         self.modules.range(..=func).next_back().map_or_else(String::new, |(_, name)| name.clone())
     }
 

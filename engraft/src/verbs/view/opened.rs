@@ -4,6 +4,7 @@ use crate::input::{self, Source};
 use crate::output::{self, Hinted};
 use crate::verbs::sample::recorded::Recorded;
 use crate::verbs::show;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::SystemTime;
@@ -15,6 +16,7 @@ use views::sample::SampleView;
 use views::show::costs::{CallTree, Ways};
 use views::show::counts::CountsView;
 use views::show::function::FunctionView;
+use views::show::time::TimeView;
 
 /// Recordings, with what was read of them.
 pub struct Opened {
@@ -31,7 +33,14 @@ struct File {
     compared: OnceLock<Result<Arc<KeptComparison>, Failed>>,
     sampled: OnceLock<Result<Arc<SampleView>, Failed>>,
     trees: Mutex<Vec<(String, Tree)>>,
+    times: Mutex<Vec<(Shown, Arc<TimeView>)>>,
 }
+
+/// Which thread, and which part of it.
+type Shown = (Option<usize>, Option<(u64, u64)>);
+
+/// How many of these are kept.
+const TIMES: usize = 16;
 
 /// A tree of calls.
 type Tree = Arc<CountsView<CallTree>>;
@@ -72,6 +81,7 @@ impl Opened {
             compared: OnceLock::new(),
             sampled: OnceLock::new(),
             trees: Mutex::default(),
+            times: Mutex::default(),
         };
         Opened {
             list: RecordingsView { schema: RecordingsView::SCHEMA, recordings },
@@ -196,5 +206,26 @@ impl Recordings for Opened {
         }
         kept.push((key, tree.clone()));
         Ok(tree)
+    }
+
+    fn time(
+        &self,
+        n: usize,
+        thread: Option<usize>,
+        between: Option<(u64, u64)>,
+    ) -> Result<Arc<TimeView>, Failed> {
+        let file = self.file(n)?;
+        let mut kept = file.times.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, time)) = kept.iter().find(|(of, _)| *of == (thread, between)) {
+            return Ok(time.clone());
+        }
+        let part = between.map(|(from, to)| show::time::Between { from, to });
+        let asked = show::time::Asked { thread: thread.and_then(NonZeroUsize::new), between: part };
+        let time = Arc::new(show::time::view(&file.path, asked).map_err(|err| failed(&err))?);
+        if kept.len() >= TIMES {
+            kept.remove(0);
+        }
+        kept.push(((thread, between), time.clone()));
+        Ok(time)
     }
 }

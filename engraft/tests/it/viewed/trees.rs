@@ -50,6 +50,7 @@ pub fn pages() -> [(&'static Path, &'static str, Vec<String>); 3] {
         "tree",
         "tree?inverted=1&flat=1",
         "callers?name=leaf",
+        "time?q=leaf",
         "function?name=leaf",
     ];
     [
@@ -356,5 +357,71 @@ fn what_differs_between_two_builds_is_drawn_by_either_and_by_the_difference() {
         assert_eq!(row[0], format!("{by:+}"));
         assert_eq!(row[1..], numbers.map(|n| n.to_string()));
     }
+    browser.check_quiet(&viewed.address);
+}
+
+#[test]
+fn what_ran_when_is_drawn_and_zoomed() {
+    needs!("gcc", "chromium", "chromedriver");
+    let viewed = Viewed::start(recorded(), &["--no-open", "calls.trace"]);
+    let said = engraft(recorded(), "show calls.trace time --json").json();
+    let tree = engraft(recorded(), "show calls.trace tree --json").json();
+    assert_eq!(said["to"], tree["total"], "it is all that ran");
+    let leaf = said["functions"].as_array().expect("functions");
+    assert_eq!(leaf[0]["function"], "leaf");
+    let want: u64 = rows(&tree)
+        .iter()
+        .filter(|row| row["function"] == "leaf")
+        .filter_map(|row| row["own"].as_u64())
+        .sum();
+    assert_eq!(leaf[0]["own"].as_u64(), Some(want));
+    let browser = Browser::start();
+    browser.open(&format!("{}0/functions", viewed.address));
+    browser.click("nav a[href=time]");
+    // In each window as high as its share.
+    let check = |said: &Value| {
+        let script = "const whole = document.querySelector('svg.times').getBoundingClientRect();\
+            return [...document.querySelectorAll('svg.times .m0 rect')].map((rect) => {\
+            const box = rect.getBoundingClientRect();\
+            return [(box.left - whole.left) / whole.width, box.width / whole.width, box.height / 320] })";
+        let drawn: Vec<[f64; 3]> = serde_json::from_value(browser.script(script)).expect("bars");
+        let number = |value: &Value| value.as_f64().expect("a number");
+        let (from, to) = (number(&said["from"]), number(&said["to"]));
+        let windows = said["windows"].as_array().expect("windows");
+        let windows: Vec<&Value> = windows.iter().filter(|of| of["own"][0].as_u64() > Some(0)).collect();
+        assert_eq!(drawn.len(), windows.len());
+        for (bar, window) in drawn.iter().zip(windows) {
+            let all: f64 = window["own"].as_array().expect("numbers").iter().map(number).sum();
+            let want = [
+                (number(&window["from"]) - from) / (to - from),
+                (number(&window["to"]) - number(&window["from"])) / (to - from),
+                number(&window["own"][0]) / all,
+            ];
+            let is_near = bar.iter().zip(want).all(|(got, want)| (got - want).abs() < 2e-3);
+            assert!(is_near, "{window}: {bar:?}, not {want:?}");
+        }
+    };
+    check(&said);
+    browser.click("svg.times a:has(.step):last-of-type");
+    browser.until("return location.search.startsWith('?between=')");
+    browser.until("return document.querySelector('.at a') !== null");
+    let between = browser.script("return new URLSearchParams(location.search).get('between')");
+    let between = between.as_str().expect("a part").to_owned();
+    let part = engraft(recorded(), &format!("show calls.trace time --between {between} --json")).json();
+    check(&part);
+    assert_eq!(browser.texts(".same code"), [format!("engraft show calls.trace time --between {between}")]);
+    assert_eq!(format!("{}..{}", part["from"], part["to"]), between);
+    let end = browser.texts(".at span");
+    browser.reload();
+    assert_eq!(browser.texts(".at span"), end);
+    browser.back();
+    browser.until("return location.search === ''");
+    browser.until("return document.querySelector('.at a') === null");
+    check(&said);
+    browser.press("/leaf");
+    browser.until("return location.search === '?q=leaf'");
+    browser.until("return document.querySelectorAll('svg.times .hit').length > 0");
+    browser.click(".legend li.m0 a");
+    assert_eq!(browser.texts("h1"), ["leaf"]);
     browser.check_quiet(&viewed.address);
 }
