@@ -7,6 +7,7 @@ mod matrix;
 pub mod parts;
 mod record;
 mod remarks;
+mod times;
 mod trees;
 
 use crate::input::names::near;
@@ -412,11 +413,12 @@ fn compare(args: &Args, traces: &[Vec<PathBuf>], runs: Option<&RunsView>) -> any
         let kept = parts::kept(&sides, &found, &events, view);
         let runs =
             [0, 1].map(|n: usize| Some((traces.get(n)?.first()?.as_path(), recorded.get(n)?.first()?)));
-        let trees = match runs {
-            [Some(old), Some(new)] => trees::trees([old, new], &sides, &found)?,
-            _ => None,
-        };
-        input::write_comparison(to, &KeptComparison { trees, ..kept })?;
+        let (mut trees, mut times) = (None, None);
+        if let [Some(old), Some(new)] = runs {
+            trees = trees::trees([old, new], &sides, &found)?;
+            times = Some(times::times([old, new], &sides, &found)?);
+        }
+        input::write_comparison(to, &KeptComparison { trees, times, ..kept })?;
     }
     Ok(answer)
 }

@@ -49,7 +49,7 @@ pub struct Args {
     binary: Option<PathBuf>,
     /// What to show of it: functions, loops, tables, gaps, data, function, cfg; of a recording: functions,
     /// tree, callers, time, loops, edges, never, calls, paths, reuse, function; of a comparison: functions,
-    /// function, intervals, outlier, tree [default: a summary]
+    /// function, intervals, outlier, tree, time [default: a summary]
     #[arg(hide_possible_values = true)]
     what: Option<String>,
     /// For `function`, `tree` and `callers`: its name; for `function` also an address in it, or its number

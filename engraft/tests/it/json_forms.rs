@@ -124,6 +124,7 @@ fn every_key_that_is_printed_is_documented() {
         ("compare old.trace new.trace --explain main --json", false),
         ("compare -q old.trace new.trace -o kept.engraft", true),
         ("show kept.engraft tree --json", false),
+        ("show kept.engraft time --json", false),
         ("query old.trace 'main: 0' --json", false),
         ("query old.trace 'main: 0' --all --json", false),
         ("query old.trace 'main: 0' --count --json", false),

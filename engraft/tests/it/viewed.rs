@@ -279,6 +279,7 @@ fn all_pages() -> Vec<(&'static Path, &'static str, Vec<String>)> {
         "flame",
         "flame?by=delta&q=a",
         "tree",
+        "time",
     ];
     let mut all = vec![
         (many(), "many.engraft", owned(&["functions", "loops", &long, "functions?q=f_1&sort=entries"])),

@@ -14,13 +14,14 @@ use views::compare::{Amount, Both, FunctionRow, FunctionView, MetricRow, Outlier
 use views::{address, grouped};
 
 /// Pages that lead to each other.
-const TABS: [(&str, &str); 6] = [
+const TABS: [(&str, &str); 7] = [
     ("functions", "functions"),
     ("in one build alone", "alone"),
     ("differences", "outliers"),
     ("intervals", "intervals"),
     ("flame graph", "flame"),
     ("calls", "tree"),
+    ("time", "time"),
 ];
 
 /// What is asked for of a comparison.
@@ -34,6 +35,7 @@ pub fn answer(place: &Place<'_>, asked: &Asked<'_>) -> Result<Answer, NoPage> {
         "outliers" => Ok(outliers(place, asked, &kept)),
         "outlier" => outlier(place, asked, &kept),
         "intervals" => Ok(intervals(place, asked, &kept)),
+        "time" => trees::time::of_both(place, asked, kept.times.as_ref(), &TABS),
         "flame" | "tree" => trees::both::answer(place, asked, kept.trees.as_ref(), &TABS),
         _ => Err(NoPage::Unknown),
     }

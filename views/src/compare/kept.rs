@@ -2,6 +2,7 @@
 
 use super::parts::{IntervalRow, IntervalsView, OutlierView, RanBlock};
 use super::tables::{LoopRow, LoopsView, ModuleRow, ModulesView};
+use super::times::BothTimes;
 use super::trees::CallTrees;
 use super::{Amount, Both, CompareView};
 use serde::{Deserialize, Serialize};
@@ -28,6 +29,9 @@ pub struct KeptComparison {
     /// Who called whom.
     #[serde(default)]
     pub trees: Option<CallTrees>,
+    /// What ran when.
+    #[serde(default)]
+    pub times: Option<BothTimes>,
 }
 
 impl KeptComparison {

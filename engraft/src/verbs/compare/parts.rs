@@ -111,6 +111,7 @@ pub fn kept(sides: &[Side<'_>; 2], found: &Comparison, events: &Sums, view: Comp
         code: Both { old, new },
         comparison: view,
         trees: None,
+        times: None,
     }
 }
 

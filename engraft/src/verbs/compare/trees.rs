@@ -4,7 +4,7 @@ use super::Recorded;
 use super::fill::name;
 use crate::input::unreadable;
 use crate::output;
-use matching::compare::{Code, Comparison, Side};
+use matching::compare::{Code, Comparison, FunctionMix, Side};
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use trace::{CallTree, Part, TreeError};
@@ -48,7 +48,12 @@ pub fn trees(
 }
 
 /// How many instructions run with a block, and with the padding before it, as the log of a run counts them.
-fn weight(code: &Code, func: trace::FuncId, before: Option<trace::BlockId>, block: trace::BlockId) -> u64 {
+pub(super) fn weight(
+    code: &Code,
+    func: trace::FuncId,
+    before: Option<trace::BlockId>,
+    block: trace::BlockId,
+) -> u64 {
     let Some(function) = code.functions.get(func.0 as usize) else { return 0 };
     let number = |block: trace::BlockId| {
         let at = function.blocks.start.saturating_add(block.0);
@@ -62,7 +67,7 @@ fn weight(code: &Code, func: trace::FuncId, before: Option<trace::BlockId>, bloc
 }
 
 /// By function of a side: the number of the function that it is in both.
-fn numbers(n: usize, found: &Comparison) -> HashMap<u32, usize> {
+pub(super) fn numbers(n: usize, found: &Comparison) -> HashMap<u32, usize> {
     let of = |(number, pair): (usize, &matching::compare::FunctionPair)| {
         let functions = pair.sides.get(n).and_then(Option::as_ref).map(|mix| mix.functions.clone());
         functions.unwrap_or_default().into_iter().map(move |function| (function, number))
@@ -72,9 +77,26 @@ fn numbers(n: usize, found: &Comparison) -> HashMap<u32, usize> {
 
 /// What is one in both builds: a function of both, or one of one build that did nothing itself.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-enum Key {
+pub(super) enum Key {
     Both(usize),
     One(usize, u32),
+}
+
+/// What a function of side `n` is in both.
+pub(super) fn key(n: usize, function: u32, numbers: &HashMap<u32, usize>) -> Key {
+    numbers.get(&function).map_or(Key::One(n, function), |number| Key::Both(*number))
+}
+
+/// What it is called.
+pub(super) fn called(sides: &[Side<'_>; 2], found: &Comparison, key: Key) -> String {
+    let of = match key {
+        Key::One(n, function) => Some((n, function)),
+        Key::Both(number) => found.functions.get(number).and_then(|pair| {
+            let of = |(n, mix): (usize, &Option<FunctionMix>)| Some((n, *mix.as_ref()?.functions.first()?));
+            pair.sides.iter().enumerate().find_map(of)
+        }),
+    };
+    of.map_or_else(String::new, |(n, function)| name(&sides[n], function))
 }
 
 /// A row in the making.
@@ -105,7 +127,7 @@ impl Joined {
         let mut places: Vec<usize> = vec![0];
         for (node, inclusive) in tree.nodes.iter().zip(inclusive).skip(1) {
             let under = places.get(node.under as usize).copied().unwrap_or_default();
-            let key = numbers.get(&node.func.0).map_or(Key::One(n, node.func.0), |number| Key::Both(*number));
+            let key = key(n, node.func.0, numbers);
             let nodes = &mut self.nodes;
             let place = *self.known.entry((under, key)).or_insert_with(|| {
                 nodes.push(Node { under, of: [None; 2], costs: Default::default() });

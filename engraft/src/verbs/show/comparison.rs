@@ -5,11 +5,11 @@ use crate::input;
 use crate::output::{self, Hinted};
 use crate::verbs::compare::{function, functions, parts::no_outlier};
 use std::path::Path;
+use views::compare::times::BothTimesView;
 use views::compare::trees::CallTreesView;
 
 /// What there is to be shown, as it is told.
-const WHAT: &str =
-    "say `show FILE` alone, or with functions, loops, modules, function NAME, intervals, outlier N, tree";
+const WHAT: &str = "say `show FILE` alone, or with functions, loops, modules, function NAME, intervals, outlier N, tree, time";
 
 /// Shows what is asked for of the comparison at `path`.
 ///
@@ -36,11 +36,12 @@ pub fn show(args: &Args, path: &Path) -> anyhow::Result<()> {
         (Some("function"), Some(name)) => args.output.print_to(to, &function(name, &kept.into_view())?),
         (Some("intervals"), None) => args.output.print_to(to, &kept.into_intervals()),
         (Some("tree"), None) => {
-            let trees = kept.trees.as_ref().ok_or_else(|| {
-                let what = format!("{} was kept without the calls of both builds", path.display());
-                Hinted::new(what, "compare the builds again, with `engraft compare -o`")
-            })?;
+            let trees = kept.trees.as_ref().ok_or_else(|| not_kept(path))?;
             args.output.print_to(to, &CallTreesView::of(trees))
+        }
+        (Some("time"), None) => {
+            let times = kept.times.as_ref().ok_or_else(|| not_kept(path))?;
+            args.output.print_to(to, &BothTimesView::of(times))
         }
         (Some("outlier"), Some(number)) => {
             let n = number.parse().map_err(|_| {
@@ -54,4 +55,10 @@ pub fn show(args: &Args, path: &Path) -> anyhow::Result<()> {
             Err(Hinted::new(format!("a comparison has no {:?} to show", words.join(" ")), WHAT).into())
         }
     }
+}
+
+/// Older files do not have it.
+fn not_kept(path: &Path) -> Hinted {
+    let what = format!("{} was kept without the calls of both builds", path.display());
+    Hinted::new(what, "compare the builds again, with `engraft compare -o`")
 }

@@ -425,3 +425,41 @@ fn what_ran_when_is_drawn_and_zoomed() {
     assert_eq!(browser.texts("h1"), ["leaf"]);
     browser.check_quiet(&viewed.address);
 }
+
+#[test]
+fn what_ran_when_in_both_builds_stands_one_above_the_other() {
+    needs!("gcc", "chromium", "chromedriver");
+    let viewed = Viewed::start(super::both(), &["--no-open", "both.engraft"]);
+    let said = engraft(super::both(), "show both.engraft time --json").json();
+    let whole = engraft(super::both(), "show both.engraft --json").json();
+    let windows = |build: &str| said["windows"][build].as_array().expect("windows").clone();
+    for build in ["old", "new"] {
+        // One thread has run; all of it is there, once.
+        let total = whole["totals"][build]["dyn.agg.total"].as_u64();
+        let of_functions = said["functions"].as_array().expect("functions").iter();
+        assert_eq!(Some(of_functions.filter_map(|f| f[build].as_u64()).sum()), total, "{build}");
+        let all = windows(build);
+        let own = all.iter().flat_map(|of| of["own"].as_array().expect("numbers").clone());
+        assert_eq!(Some(own.filter_map(|n| n.as_u64()).sum()), total, "{build}");
+        assert_eq!(all.last().expect("windows")["to"].as_u64(), total, "{build}");
+    }
+    let browser = Browser::start();
+    browser.open(&format!("{}0/functions", viewed.address));
+    browser.click("nav a[href=time]");
+    assert_eq!(browser.texts(".same code"), ["engraft show both.engraft time"]);
+    assert_eq!(browser.script("return document.querySelectorAll('svg.times').length"), 2);
+    let n_bars = |nth: usize| {
+        let script =
+            format!("return document.querySelectorAll('svg.times')[{nth}].querySelectorAll('rect').length");
+        browser.script(&script).as_u64()
+    };
+    for (nth, build) in ["old", "new"].into_iter().enumerate() {
+        let all = windows(build);
+        let own = all.iter().flat_map(|of| of["own"].as_array().expect("numbers").clone());
+        assert_eq!(n_bars(nth), Some(own.filter(|n| n.as_u64() > Some(0)).count() as u64), "{build}");
+    }
+    let name = said["functions"][0]["function"].as_str().expect("a name").to_owned();
+    browser.click(".legend li.m0 a");
+    assert_eq!(browser.texts("h1"), [name]);
+    browser.check_quiet(&viewed.address);
+}

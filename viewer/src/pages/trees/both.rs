@@ -71,10 +71,7 @@ pub fn answer(
     trees: Option<&CallTrees>,
     tabs: &[(&'static str, &str)],
 ) -> Result<Answer, NoPage> {
-    let trees = trees.ok_or_else(|| Failed {
-        what: format!("{} was kept without the calls of both builds", place.recording),
-        hint: Some("compare the builds again, with `engraft compare -o`".to_owned()),
-    })?;
+    let trees = trees.ok_or_else(|| not_kept(place))?;
     if matches!(asked.form, Form::Json | Form::Csv) {
         return Ok(Answer::twin(&CallTreesView::of(trees), asked.form, &asked.query));
     }
@@ -88,6 +85,14 @@ pub fn answer(
             let grid = rows(&named).grid(&asked.query, place.orders, place.n);
             Ok(list(asked, frame, "Calls of both builds", grid))
         }
+    }
+}
+
+/// Older files do not have it.
+pub fn not_kept(place: &Place<'_>) -> Failed {
+    Failed {
+        what: format!("{} was kept without the calls of both builds", place.recording),
+        hint: Some("compare the builds again, with `engraft compare -o`".to_owned()),
     }
 }
 

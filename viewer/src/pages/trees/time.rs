@@ -10,6 +10,7 @@ use crate::pages::frame::Frame;
 use crate::pages::grid::pattern;
 use crate::pages::{Answer, NoPage, Place, is_like};
 use askama::Template;
+use views::compare::times::{BothFunction, BothTimes, BothTimesView};
 use views::show::time::{TimeFunction, TimeView, TimeWindow};
 use views::{grouped, share};
 
@@ -53,7 +54,7 @@ pub fn answer(place: &Place<'_>, asked: &Asked<'_>) -> Result<Answer, NoPage> {
         threads: threads(&view, &state),
         said: said(&view),
         whole: between.map(|_| state.with("between", None).link("time")).unwrap_or_default(),
-        bars: bars(&view, &hits),
+        bars: own_bars(&view, &hits),
         steps: steps(&view, &state),
         legend: view
             .functions
@@ -120,29 +121,35 @@ struct Bar {
 }
 
 /// Where a position is, in per cent of the width.
-fn x(view: &TimeView, at: u64) -> f64 {
-    100.0 * number(at.saturating_sub(view.from)) / number(view.to.saturating_sub(view.from)).max(1.0)
+fn x((from, to): (u64, u64), at: u64) -> f64 {
+    100.0 * number(at.saturating_sub(from)) / number(to.saturating_sub(from)).max(1.0)
 }
 
-/// What each function did in each window, one above the other: all of a window is as high as the picture.
-fn bars(view: &TimeView, hits: &[bool]) -> Vec<Bar> {
+/// What each function did in each window, one above the other: all of a window is as high as the picture,
+/// which is as wide as from where to where `shown` says. `of` has the address and the title of a bar, by the
+/// number of its function.
+fn bars(
+    windows: &[TimeWindow],
+    shown: (u64, u64),
+    hits: &[bool],
+    of: impl Fn(usize, &TimeWindow, u64) -> (String, String),
+) -> Vec<Bar> {
     let mut bars = Vec::new();
-    for window in &view.windows {
+    for window in windows {
         let all = number(window.total()).max(1.0);
         let mut y = HIGH;
-        for (n, (f, own)) in
-            view.functions.iter().zip(&window.own).enumerate().filter(|(_, (_, own))| **own > 0)
-        {
+        for (n, own) in window.own.iter().enumerate().filter(|(_, own)| **own > 0) {
             let height = HIGH * number(*own) / all;
             y -= height;
             let hit = if hits.get(n) == Some(&true) { " hit" } else { "" };
+            let (href, title) = of(n, window, *own);
             bars.push(Bar {
-                href: page(f),
-                title: title(view, window, f, *own),
+                href,
+                title,
                 class: format!("m{n}{hit}"),
-                x: format!("{:.4}", x(view, window.from)),
+                x: format!("{:.4}", x(shown, window.from)),
                 y: format!("{y:.2}"),
-                width: format!("{:.4}", x(view, window.to) - x(view, window.from)),
+                width: format!("{:.4}", x(shown, window.to) - x(shown, window.from)),
                 height: format!("{height:.2}"),
             });
         }
@@ -150,23 +157,87 @@ fn bars(view: &TimeView, hits: &[bool]) -> Vec<Bar> {
     bars
 }
 
-fn title(view: &TimeView, window: &TimeWindow, f: &TimeFunction, own: u64) -> String {
+fn own_bars(view: &TimeView, hits: &[bool]) -> Vec<Bar> {
+    let of = |n: usize, window: &TimeWindow, own: u64| {
+        let f = view.functions.get(n);
+        (f.map(page).unwrap_or_default(), title(f.map_or("", TimeFunction::name), view.unit, window, own))
+    };
+    bars(&view.windows, (view.from, view.to), hits, of)
+}
+
+fn title(name: &str, unit: &str, window: &TimeWindow, own: u64) -> String {
     let n = |n: u64| grouped(&n.to_string());
     let part = if window.total() == 0 { 0.0 } else { number(own) / number(window.total()) };
     let when = window.seconds.map_or_else(String::new, |at| format!(", at {at:.6} s"));
-    format!(
-        "{}: {} of {} {} ({}), from {} on{when}",
-        f.name(),
-        n(own),
-        n(window.total()),
-        view.unit,
-        share(part),
-        n(window.from)
-    )
+    let all = n(window.total());
+    format!("{name}: {} of {all} {unit} ({}), from {} on{when}", n(own), share(part), n(window.from))
+}
+
+/// The same of both builds, one above the other, at one scale.
+pub fn of_both(
+    place: &Place<'_>,
+    asked: &Asked<'_>,
+    times: Option<&BothTimes>,
+    tabs: &[(&'static str, &str)],
+) -> Result<Answer, NoPage> {
+    let times = times.ok_or_else(|| super::both::not_kept(place))?;
+    if matches!(asked.form, Form::Json | Form::Csv) {
+        return Ok(Answer::twin(&BothTimesView::of(times), asked.form, &asked.query));
+    }
+    let q = asked.query.get("q").map(pattern);
+    let is_hit = |f: &BothFunction| {
+        q.as_ref().is_some_and(|q| f.function.as_ref().is_some_and(|name| is_like(name, q)))
+    };
+    let hits: Vec<bool> = times.functions.iter().map(is_hit).collect();
+    let end = |windows: &[TimeWindow]| windows.last().map_or(0, |window| window.to);
+    let longest = end(&times.windows.old).max(end(&times.windows.new));
+    let page = |f: &BothFunction| {
+        let name = f.function.as_ref();
+        name.map(|name| Query::default().with("name", Some(name)).link("function")).unwrap_or_default()
+    };
+    let side = |name: &'static str, windows: &[TimeWindow]| {
+        let of = |n: usize, window: &TimeWindow, own: u64| {
+            let f = times.functions.get(n);
+            let title = title(f.map_or("", BothFunction::name), "instructions", window, own);
+            (f.map(page).unwrap_or_default(), title)
+        };
+        let all = grouped(&end(windows).to_string());
+        Run { name, said: format!("{all} instructions"), bars: bars(windows, (0, longest), &hits, of) }
+    };
+    let legend = times.functions.iter().enumerate().map(|(n, f)| {
+        let counts = [f.old, f.new].map(|n| grouped(&n.to_string()));
+        let means = format!("{} {}, then {}", f.name(), counts[0], counts[1]);
+        (Colour { class: format!("m{n}"), means }, page(f))
+    });
+    Ok(Answer::page(&Runs {
+        frame: Frame::new(place, "what ran when", "time")
+            .with_tabs("time", tabs)
+            .with_twins("time", &asked.query),
+        q: asked.query.get("q").unwrap_or_default().to_owned(),
+        runs: [side("old build", &times.windows.old), side("new build", &times.windows.new)],
+        legend: legend.collect(),
+    }))
+}
+
+/// A build's run.
+struct Run {
+    name: &'static str,
+    said: String,
+    bars: Vec<Bar>,
+}
+
+#[derive(Template)]
+#[template(path = "both_time.html")]
+struct Runs {
+    frame: Frame,
+    q: String,
+    runs: [Run; 2],
+    legend: Vec<(Colour, String)>,
 }
 
 /// Parts that one can go to.
 fn steps(view: &TimeView, state: &Query) -> Vec<Step> {
+    let shown = (view.from, view.to);
     let length = view.to.saturating_sub(view.from);
     let at = |n: u64| {
         let part = u128::from(length) * u128::from(n) / u128::from(STEPS);
@@ -182,8 +253,8 @@ fn steps(view: &TimeView, state: &Query) -> Vec<Step> {
             title: format!("zoom to {} to {}", grouped(&from.to_string()), grouped(&to.to_string())),
             href: state.with("between", Some(&between)).link("time"),
             text: grouped(&from.to_string()),
-            x: format!("{:.4}", x(view, from)),
-            width: format!("{:.4}", x(view, to) - x(view, from)),
+            x: format!("{:.4}", x(shown, from)),
+            width: format!("{:.4}", x(shown, to) - x(shown, from)),
         }
     };
     (0..STEPS).map(step).collect()
@@ -239,7 +310,7 @@ mod tests {
 
     #[test]
     fn bars_of_a_window_stand_on_each_other_and_are_as_wide_as_it() {
-        let bars = bars(&view(), &[true, false]);
+        let bars = own_bars(&view(), &[true, false]);
         let of = |bar: &Bar| format!("{} {}+{} {}+{}", bar.class, bar.x, bar.width, bar.y, bar.height);
         let want = [
             "m0 hit 0.0000+66.6667 80.00+240.00",
