@@ -109,8 +109,9 @@ impl View for TimeView {
         let mut t = Table::new(&["from>", "seconds>", "ran>", "mostly"]);
         for window in &self.windows {
             let all = window.total();
-            let mut most: Vec<(&TimeFunction, u64)> =
-                self.functions.iter().zip(window.own.iter().copied()).collect();
+            // All others together say little.
+            let named = self.functions.iter().zip(window.own.iter().copied());
+            let mut most: Vec<(&TimeFunction, u64)> = named.filter(|(f, _)| f.function.is_some()).collect();
             most.sort_by_key(|(_, own)| std::cmp::Reverse(*own));
             let most = most.iter().take(MOST).filter(|(_, own)| ratio(*own, all) >= LEAST);
             let most: Vec<String> =
@@ -152,7 +153,7 @@ mod tests {
         let mut text = Vec::new();
         view.text(&mut text).expect("memory");
         let want = "from   seconds  ran  mostly
-   0  0.500000  200  f 75.00 %, (others) 25.00 %
+   0  0.500000  200  f 75.00 %
  200  0.500000  100  g 100.00 %
 300 instructions, from 0 on
 ";
