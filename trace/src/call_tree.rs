@@ -9,6 +9,7 @@
 
 pub mod costs;
 mod walk;
+pub mod windows;
 
 use crate::file::ReadError;
 use crate::ids::{BlockId, FuncId};

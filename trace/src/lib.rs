@@ -26,6 +26,7 @@ mod tests;
 
 pub use balance::{Balance, Unbalanced};
 pub use call_tree::costs::{Cost, Costs};
+pub use call_tree::windows::{Window, Windows};
 pub use call_tree::{CallTree, TreeError};
 pub use decode::region;
 pub use export::{chrome, folded};

@@ -26,9 +26,9 @@ function onKey(event) {
 
 // The link of the next row, or of the one before, takes the focus.
 function step(by) {
-  const links = [...document.querySelectorAll(".grid tbody tr[data-place] a")];
+  const links = [...document.querySelectorAll(":is(.grid, .outline) tbody tr[data-place] a:not(.more)")];
   if (links.length === 0) return false;
-  const row = document.activeElement?.closest?.(".grid tr[data-place]");
+  const row = document.activeElement?.closest?.(":is(.grid, .outline) tr[data-place]");
   const at = row ? links.findIndex((link) => row.contains(link)) : -1;
   const first = links.findIndex((link) => link.getBoundingClientRect().top > 40);
   const next = at < 0 ? Math.max(first, 0) : Math.min(Math.max(at + by, 0), links.length - 1);

@@ -4,15 +4,16 @@ const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// Scripts that a file of pages has: those that need no server. Each may listen for `page`, which the
 /// document is told when another page is shown.
-pub const IN_FILES: [&str; 3] = ["keys.js", "graph.js", "file.js"];
+pub const IN_FILES: [&str; 4] = ["keys.js", "graph.js", "trees.js", "file.js"];
 
 /// Their names, what they are, and their bytes.
-const ALL: [(&str, &str, &str); 6] = [
+const ALL: [(&str, &str, &str); 7] = [
     ("viewer.css", "text/css; charset=utf-8", include_str!("../assets/viewer.css")),
     ("keys.js", SCRIPT, include_str!("../assets/keys.js")),
     ("grid.js", SCRIPT, include_str!("../assets/grid.js")),
     ("file.js", SCRIPT, include_str!("../assets/file.js")),
     ("graph.js", SCRIPT, include_str!("../assets/graph.js")),
+    ("trees.js", SCRIPT, include_str!("../assets/trees.js")),
     ("icon.svg", "image/svg+xml", include_str!("../assets/icon.svg")),
 ];
 

@@ -5,6 +5,8 @@ mod counted;
 mod frame;
 mod function;
 mod grid;
+mod sampled;
+mod trees;
 mod valued;
 
 use crate::address::{Asked, Form, Query};
@@ -113,11 +115,17 @@ impl Site {
         let Some(asked) = Asked::parse(path, query) else { return Answer::refused(404) };
         let Some(n) = asked.recording else { return self.top(&asked) };
         let Some(row) = self.recordings.all().recordings.get(n) else { return Answer::refused(404) };
-        let place =
-            Place { recordings: &*self.recordings, orders: &self.orders, n, recording: &row.recording };
+        let place = Place {
+            recordings: &*self.recordings,
+            orders: &self.orders,
+            n,
+            recording: &row.recording,
+            what: row.what,
+        };
         let page = match row.what {
             What::Counts | What::Trace => counted::answer(&place, &asked),
             What::Values => valued::answer(&place, &asked),
+            What::Samples => sampled::answer(&place, &asked),
             What::Comparison => compared::answer(&place, &asked),
         };
         page.unwrap_or_else(|why| match why {
@@ -153,6 +161,7 @@ struct Place<'a> {
     orders: &'a Orders,
     n: usize,
     recording: &'a str,
+    what: What,
 }
 
 /// Which recordings there are.

@@ -4,7 +4,11 @@ use std::sync::Arc;
 use views::compare::kept::KeptComparison;
 use views::count::CountView;
 use views::recordings::RecordingsView;
+use views::sample::SampleView;
+use views::show::costs::{CallTree, Ways};
+use views::show::counts::CountsView;
 use views::show::function::FunctionView;
+use views::show::time::TimeView;
 use views::values::ValuesView;
 
 /// Recordings that are looked at, numbered as [`Recordings::all`] lists them.
@@ -59,6 +63,36 @@ pub trait Recordings: Send + Sync {
     /// # Errors
     /// If it cannot be read, or is of something else.
     fn compared(&self, n: usize) -> Result<Arc<KeptComparison>, Failed> {
+        Err(Failed::of_another_kind(n))
+    }
+
+    /// Where the samples of recording `n` are.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is of something else.
+    fn sampled(&self, n: usize) -> Result<Arc<SampleView>, Failed> {
+        Err(Failed::of_another_kind(n))
+    }
+
+    /// Who called whom in recording `n`, along these ways.
+    ///
+    /// # Errors
+    /// If it cannot be read, does not know that, or there is no such function.
+    fn tree(&self, n: usize, _ways: Ways<'_>) -> Result<Arc<CountsView<CallTree>>, Failed> {
+        Err(Failed::of_another_kind(n))
+    }
+
+    /// What a thread of recording `n`, from 1 on, ran when, in a part of it; without one, the one that did
+    /// most.
+    ///
+    /// # Errors
+    /// If it cannot be read, does not know that, or there is no such thread or part.
+    fn time(
+        &self,
+        n: usize,
+        _thread: Option<usize>,
+        _between: Option<(u64, u64)>,
+    ) -> Result<Arc<TimeView>, Failed> {
         Err(Failed::of_another_kind(n))
     }
 }

@@ -7,6 +7,8 @@ pub mod kept;
 pub mod matrix;
 pub mod parts;
 pub mod tables;
+pub mod times;
+pub mod trees;
 
 use crate::{Table, View, address, ratio};
 use serde::{Deserialize, Serialize, Serializer};

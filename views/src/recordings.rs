@@ -40,6 +40,8 @@ pub enum What {
     Trace,
     /// Values of calls, loops, places.
     Values,
+    /// Where it was, time and again.
+    Samples,
     /// What two builds did.
     Comparison,
 }
@@ -51,6 +53,7 @@ impl What {
             What::Counts => "counts",
             What::Trace => "trace",
             What::Values => "values",
+            What::Samples => "samples",
             What::Comparison => "comparison",
         }
     }

@@ -9,4 +9,5 @@ pub mod lists;
 pub mod loops;
 pub mod process;
 pub mod summary;
+pub mod time;
 pub mod verify;

@@ -7,6 +7,8 @@ mod matrix;
 pub mod parts;
 mod record;
 mod remarks;
+mod times;
+mod trees;
 
 use crate::input::names::near;
 use crate::input::{self, file_name, open, recorded_image, unreadable};
@@ -21,6 +23,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use trace::Trace;
 use tracing::info_span;
+use views::compare::kept::KeptComparison;
 use views::compare::parts::AnchorsView;
 use views::compare::tables::{FunctionsView, LoopsView, ModulesView};
 use views::compare::{Both, CompareView, EVENTS, FunctionView, RunsView};
@@ -407,7 +410,15 @@ fn compare(args: &Args, traces: &[Vec<PathBuf>], runs: Option<&RunsView>) -> any
     let fails = args.fail_if.is_some() && holds_again() && fails(args, &looked());
     let answer = if fails { Answer::No } else { answer(runs) };
     if let Some(to) = &args.o {
-        input::write_comparison(to, &parts::kept(&sides, &found, &events, view))?;
+        let kept = parts::kept(&sides, &found, &events, view);
+        let runs =
+            [0, 1].map(|n: usize| Some((traces.get(n)?.first()?.as_path(), recorded.get(n)?.first()?)));
+        let (mut trees, mut times) = (None, None);
+        if let [Some(old), Some(new)] = runs {
+            trees = trees::trees([old, new], &sides, &found)?;
+            times = Some(times::times([old, new], &sides, &found)?);
+        }
+        input::write_comparison(to, &KeptComparison { trees, times, ..kept })?;
     }
     Ok(answer)
 }

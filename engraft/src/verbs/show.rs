@@ -13,6 +13,8 @@ mod process;
 mod reuse;
 mod samples;
 mod summary;
+pub mod time;
+pub mod trees;
 mod verify;
 
 use crate::input::{self, Source};
@@ -24,6 +26,7 @@ use anyhow::Context as _;
 use profile::Profile;
 use profile::recording::Module;
 use program::{FuncId, Program};
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use viewer::{Drawing, FlowGraph};
 use views::count::CountView;
@@ -46,8 +49,8 @@ pub struct Args {
     /// with --counts, the counted one that has the function]
     binary: Option<PathBuf>,
     /// What to show of it: functions, loops, tables, gaps, data, function, cfg; of a recording: functions,
-    /// tree, callers, loops, edges, never, calls, paths, reuse, function; of a comparison: functions,
-    /// function, intervals, outlier [default: a summary]
+    /// tree, callers, time, loops, edges, never, calls, paths, reuse, function; of a comparison: functions,
+    /// function, intervals, outlier, tree, time [default: a summary]
     #[arg(hide_possible_values = true)]
     what: Option<String>,
     /// For `function`, `tree` and `callers`: its name; for `function` also an address in it, or its number
@@ -88,6 +91,15 @@ pub struct Args {
     /// whose calls are put together
     #[arg(long, value_name = "KEY", conflicts_with_all = ["what", "verify", "flame", "profile"])]
     by: Option<by::Key>,
+    /// For `tree`: each function with its callers below it
+    #[arg(long, hide_short_help = true)]
+    inverted: bool,
+    /// For `time`: from A on, before B, in what ran before
+    #[arg(long, value_name = "A..B", hide_short_help = true)]
+    between: Option<time::Between>,
+    /// For `time`: the Nth thread of the trace [default: the one that did most]
+    #[arg(long, value_name = "N", hide_short_help = true)]
+    thread: Option<NonZeroUsize>,
     /// With the counts of a profile of this binary: of a function, or loops, edges, never, calls, paths
     #[arg(long, value_name = "FILE", conflicts_with = "verify")]
     profile: Option<PathBuf>,
@@ -137,6 +149,8 @@ enum Subject {
     Callers,
     /// When calls come again with the same arguments
     Reuse,
+    /// What ran when, window by window
+    Time,
 }
 
 impl Subject {
@@ -147,12 +161,12 @@ impl Subject {
 
     /// Whether nothing but recordings tells of it.
     fn is_of_recordings(self) -> bool {
-        matches!(self, Subject::Tree | Subject::Callers | Subject::Reuse)
+        matches!(self, Subject::Tree | Subject::Callers | Subject::Reuse | Subject::Time)
     }
 
     /// Whether it is of what calls cost, in a recording.
     fn is_of_costs(self) -> bool {
-        matches!(self, Subject::Functions | Subject::Tree | Subject::Callers)
+        matches!(self, Subject::Functions | Subject::Tree | Subject::Callers | Subject::Time)
     }
 }
 
@@ -214,7 +228,7 @@ impl Args {
                 None => true,
                 Some(Subject::Function | Subject::Callers) => name.is_some(),
                 Some(Subject::Tree | Subject::Reuse) => true,
-                Some(Subject::Functions) => name.is_none(),
+                Some(Subject::Functions | Subject::Time) => name.is_none(),
                 Some(what) => name.is_none() && (what.is_of_counts() || what == Subject::Loops),
             };
             if !is_asked_for {
@@ -376,14 +390,22 @@ fn refuse_unfit(
         let hint = "say `show REC` or `show TRACE` with it, and nothing else";
         return Err(Hinted::new("--flame, --by and --plot are of what a recording holds", hint).into());
     }
+    if args.inverted && what != Some(Subject::Tree) {
+        let hint = "say `show REC tree --inverted`; `show REC callers NAME` has the callers of one function";
+        return Err(Hinted::new("--inverted is for the tree of calls", hint).into());
+    }
     if what == Some(Subject::Reuse) && !is_of_counts {
         let hint = "say `show REC reuse`, of what `engraft values --full` recorded";
         return Err(Hinted::new("reuse is what a log of calls tells", hint).into());
     }
-    if let (Some(Subject::Tree | Subject::Callers), false) = (what, is_of_counts) {
+    if (args.between.is_some() || args.thread.is_some()) && what != Some(Subject::Time) {
+        let hint = "say `show TRACE time` with it";
+        return Err(Hinted::new("--between and --thread are for what ran when", hint).into());
+    }
+    if let (Some(Subject::Tree | Subject::Callers | Subject::Time), false) = (what, is_of_counts) {
         let hint =
             "say `show TRACE` or `show REC` with it, of what `engraft trace` or `engraft count` recorded";
-        return Err(Hinted::new("tree and callers are what recordings tell", hint).into());
+        return Err(Hinted::new("tree, callers and time are what recordings tell", hint).into());
     }
     if let (Some(rec), Some(binary), None) =
         (args.counts.as_ref().or(args.profile.as_ref()), &args.binary, what)
@@ -432,22 +454,17 @@ fn print_by(args: &Args, rec: &Path) -> anyhow::Result<()> {
 /// Prints what the calls of a recording cost: all of them, or those that have to do with `name`.
 fn print_costs(args: &Args, what: Subject, rec: &Path, name: Option<&str>) -> anyhow::Result<()> {
     let to = args.o.as_ref();
-    match (costs::Costly::open(rec)?, what, name) {
-        (costs::Costly::Traced(traced), Subject::Functions, _) => {
-            args.output.print_to(to, &traced.functions(rec)?)
-        }
-        (costs::Costly::Traced(traced), _, name) => {
-            args.output.print_to(to, &traced.tree(rec, name, what == Subject::Callers)?)
-        }
-        (costs::Costly::Counted(_), _, Some(name)) => {
-            let what = format!("counts do not say along which way {name} was called");
-            Err(Hinted::new(what, "`show REC calls` has its callers; a recording of `engraft trace` knows")
-                .into())
-        }
-        (costs::Costly::Counted(images), Subject::Functions, _) => {
-            args.output.print_to(to, &costs::estimated_functions(&images))
-        }
-        (costs::Costly::Counted(images), ..) => args.output.print_to(to, &costs::estimated_tree(&images)),
+    if what == Subject::Time {
+        let asked = time::Asked { thread: args.thread, between: args.between };
+        return args.output.print_to(to, &time::view(rec, asked)?);
+    }
+    if what != Subject::Functions {
+        let ways = trees::ways(args, what == Subject::Callers, name);
+        return args.output.print_to(to, &trees::of_costs(rec, ways)?);
+    }
+    match costs::Costly::open(rec)? {
+        costs::Costly::Traced(traced) => args.output.print_to(to, &traced.functions(rec)?),
+        costs::Costly::Counted(images) => args.output.print_to(to, &costs::estimated_functions(&images)),
     }
 }
 
@@ -481,7 +498,7 @@ fn print_program(
         Some(Subject::Data) => args.output.print_to(to, &lists::data(program))?,
         // With counts they were shown above; without, refused.
         Some(Subject::Edges | Subject::Never | Subject::Calls | Subject::Paths) => {}
-        Some(Subject::Tree | Subject::Callers | Subject::Reuse) => {}
+        Some(Subject::Tree | Subject::Callers | Subject::Reuse | Subject::Time) => {}
         Some(Subject::Cfg) => args.output.print_to(to, &cfg::view(program, args.instructions))?,
         Some(Subject::Function) => {
             let id = input::function(program, wanted.name.unwrap_or_default())?;

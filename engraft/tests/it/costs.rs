@@ -147,8 +147,8 @@ fn what_has_no_calls_to_show_is_refused() {
     engraft(place, "count -q --no-cache -o old.engraft ./old");
     engraft(place, "trace -q --no-cache --modules exe -o old.trace ./old");
     for (args, says) in [
-        ("old tree", "tree and callers are what recordings tell\nhint: "),
-        ("old callers main", "tree and callers are what recordings tell\nhint: "),
+        ("old tree", "tree, callers and time are what recordings tell\nhint: "),
+        ("old callers main", "tree, callers and time are what recordings tell\nhint: "),
         ("old.trace callers", "`show TRACE callers NAME`"),
         ("old.trace callers mian", "the nearest name is 'main'"),
         ("old.trace functions main", "a recording shows what it holds, or one function\nhint: "),

@@ -3,6 +3,7 @@
 mod browser;
 mod graphs;
 mod saved;
+mod trees;
 mod values;
 
 use crate::needs;
@@ -279,14 +280,27 @@ fn two_builds_are_compared_in_a_browser() {
 }
 
 /// Of each recording all pages.
-fn all_pages() -> [(&'static Path, &'static str, Vec<String>); 2] {
+fn all_pages() -> Vec<(&'static Path, &'static str, Vec<String>)> {
     let owned = |pages: &[&str]| pages.iter().map(|page| (*page).to_owned()).collect();
     let long = format!("function?name={}", "long_".repeat(60));
-    let compared = ["functions", "function?name=main", "alone", "outliers", "outlier?n=1", "intervals"];
-    [
+    let compared = [
+        "functions",
+        "function?name=main",
+        "alone",
+        "outliers",
+        "outlier?n=1",
+        "intervals",
+        "flame",
+        "flame?by=delta&q=a",
+        "tree",
+        "time",
+    ];
+    let mut all = vec![
         (many(), "many.engraft", owned(&["functions", "loops", &long, "functions?q=f_1&sort=entries"])),
         (both(), "both.engraft", owned(&compared)),
-    ]
+    ];
+    all.extend(trees::pages());
+    all
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::frame::{Frame, word};
 use super::grid::{Bar, Cell, Column, Grid, Rows, Value};
-use super::{Answer, NoPage, Place, list};
+use super::{Answer, NoPage, Place, list, trees};
 use crate::address::{Asked, Form, Query};
 use askama::Template;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,11 +14,14 @@ use views::compare::{Amount, Both, FunctionRow, FunctionView, MetricRow, Outlier
 use views::{address, grouped};
 
 /// Pages that lead to each other.
-const TABS: [(&str, &str); 4] = [
+const TABS: [(&str, &str); 7] = [
     ("functions", "functions"),
     ("in one build alone", "alone"),
     ("differences", "outliers"),
     ("intervals", "intervals"),
+    ("flame graph", "flame"),
+    ("calls", "tree"),
+    ("time", "time"),
 ];
 
 /// How many places where a function differs its page names, before it leads to all.
@@ -35,6 +38,8 @@ pub fn answer(place: &Place<'_>, asked: &Asked<'_>) -> Result<Answer, NoPage> {
         "outliers" => Ok(outliers(place, asked, &kept)),
         "outlier" => outlier(place, asked, &kept),
         "intervals" => Ok(intervals(place, asked, &kept)),
+        "time" => trees::time::of_both(place, asked, kept.times.as_ref(), &TABS),
+        "flame" | "tree" => trees::both::answer(place, asked, kept.trees.as_ref(), &TABS),
         _ => Err(NoPage::Unknown),
     }
 }

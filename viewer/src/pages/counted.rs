@@ -2,7 +2,7 @@
 
 use super::frame::{Frame, word};
 use super::grid::{Cell, Column, Grid, Rows, Value};
-use super::{Answer, NoPage, Place, function, list};
+use super::{Answer, NoPage, Place, function, list, trees};
 use crate::address::{Asked, Form, Query};
 use askama::Template;
 use views::count::{CountView, FunctionView, LoopView};
@@ -10,8 +10,6 @@ use views::known;
 use views::recordings::What;
 use views::show::counts::{CountsView, LoopRuns, SCHEMA};
 
-/// Pages that lead to each other.
-const TABS: [(&str, &str); 2] = [("functions", "functions"), ("loops", "loops")];
 /// How many loops the first page has.
 const TOP: &str = "6";
 
@@ -24,7 +22,9 @@ pub fn answer(place: &Place<'_>, asked: &Asked<'_>) -> Result<Answer, NoPage> {
         "" => Ok(Answer::elsewhere("functions")),
         "functions" => functions(place, asked),
         "loops" => loops(place, asked),
-        "function" => function::answer(place, asked, &TABS),
+        "function" => function::answer(place, asked, trees::tabs(place.what)),
+        "flame" | "tree" | "callers" => trees::answer(place, asked),
+        "time" if place.what == What::Trace => trees::time::answer(place, asked),
         "graph" => function::graph(place, asked),
         _ => Err(NoPage::Unknown),
     }
@@ -47,8 +47,9 @@ fn functions(place: &Place<'_>, asked: &Asked<'_>) -> Result<Answer, NoPage> {
     let mut loops = loop_rows(&view.loops);
     loops.columns.retain(|column| TOP_COLUMNS.contains(&column.key));
     let loops = loops.grid(&top, place.orders, place.n);
-    let frame =
-        Frame::new(place, "functions", "").with_tabs("functions", &TABS).with_twins("functions", query);
+    let frame = Frame::new(place, "functions", "")
+        .with_tabs("functions", trees::tabs(place.what))
+        .with_twins("functions", query);
     Ok(Answer::page(&Overview { frame, facts: facts(&view), said: said(&view), loops, grid }))
 }
 
@@ -61,7 +62,9 @@ fn loops(place: &Place<'_>, asked: &Asked<'_>) -> Result<Answer, NoPage> {
         return Ok(Answer::twin(&twin, asked.form, query));
     }
     let grid = loop_rows(&view.loops).grid(query, place.orders, place.n);
-    let frame = Frame::new(place, "loops", "loops").with_tabs("loops", &TABS).with_twins("loops", query);
+    let frame = Frame::new(place, "loops", "loops")
+        .with_tabs("loops", trees::tabs(place.what))
+        .with_twins("loops", query);
     Ok(list(asked, frame, "Loops", grid))
 }
 

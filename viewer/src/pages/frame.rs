@@ -70,7 +70,8 @@ impl Frame {
         if query.get("file").is_some() {
             return self;
         }
-        let query = query.only(&["q", "sort", "order", "name", "metric", "n"]);
+        let query =
+            query.only(&["q", "sort", "order", "name", "metric", "n", "inverted", "between", "thread"]);
         let twin = |name, end| Tab { name, href: query.link(&format!("{page}.{end}")), is_here: false };
         self.twins = vec![twin("JSON", "json"), twin("CSV", "csv")];
         self

@@ -6,6 +6,7 @@ use crate::address::{Asked, Form, Query};
 use crate::recordings::{Drawing, FlowGraph};
 use askama::Template;
 use views::address;
+use views::recordings::What;
 use views::show::function::{BlockView, FunctionView};
 
 /// Blocks of the largest graph that is drawn block by block, if nothing else is asked for.
@@ -31,6 +32,7 @@ pub fn answer(place: &Place<'_>, asked: &Asked<'_>, tabs: &[(&'static str, &str)
     Ok(Answer::page(&Page {
         drawn: format!("{} --svg{}", frame.command, if graph.is_folded { " --folded" } else { "" }),
         frame,
+        ways: ways(place, &view),
         facts: facts(&view),
         name: &view.name,
         blocks,
@@ -39,6 +41,20 @@ pub fn answer(place: &Place<'_>, asked: &Asked<'_>, tabs: &[(&'static str, &str)
         picture: asked.query.only(&["name", "whole"]).link("graph"),
         otherwise: is_large.then(|| whole.link("function")),
     }))
+}
+
+/// Where its callers are, and what it calls, if the recording knows along which ways.
+fn ways(place: &Place<'_>, view: &FunctionView) -> Vec<(&'static str, String)> {
+    if place.what == What::Counts {
+        return Vec::new();
+    }
+    let file = view.binary.rsplit('/').next().unwrap_or(&view.binary);
+    let query = Query::default().with("name", Some(&format!("{file}!{}", view.name)));
+    vec![
+        ("who calls it", query.link("callers")),
+        ("what it calls", query.link("tree")),
+        ("as a flame graph", query.link("flame")),
+    ]
 }
 
 /// How the graph is drawn that `query` asks for, whose boxes lead to blocks of the page `links`.
@@ -152,4 +168,5 @@ struct Page<'a> {
     picture: String,
     /// The address that has it drawn the other way: block by block, or folded.
     otherwise: Option<String>,
+    ways: Vec<(&'static str, String)>,
 }

@@ -302,7 +302,7 @@ impl<'a, R> Rows<'a, R> {
 
     /// What `query` asks for; orders are kept in `orders`, of recording `n`.
     pub fn grid(&self, query: &Query, orders: &Orders, n: usize) -> Grid {
-        let state = query.only(&["q", "sort", "order", "metric", "name", "swap"]);
+        let state = query.only(&["q", "sort", "order", "metric", "name", "swap", "inverted", "flat"]);
         let is_reversed = query.get("order").is_some();
         let order = Order { places: self.places(query, &state, orders, n), n: self.rows.len(), is_reversed };
         let is_in_file = query.get("file").is_some();
@@ -333,7 +333,7 @@ impl<'a, R> Rows<'a, R> {
             n_all: self.rows.len(),
             is_in_file,
             q: query.get("q").unwrap_or_default().to_owned(),
-            kept: ["sort", "order", "metric", "name", "swap"]
+            kept: ["sort", "order", "metric", "name", "swap", "inverted", "flat"]
                 .into_iter()
                 .filter_map(|name| Some((name, query.get(name)?.to_owned())))
                 .collect(),

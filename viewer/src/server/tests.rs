@@ -7,7 +7,11 @@ use std::time::Instant;
 use views::compare::kept::KeptComparison;
 use views::count::CountView;
 use views::recordings::RecordingsView;
+use views::sample::SampleView;
+use views::show::costs::{CallTree, Ways};
+use views::show::counts::CountsView;
 use views::show::function::FunctionView;
+use views::show::time::TimeView;
 
 /// No recordings.
 struct Nothing(RecordingsView);
@@ -32,6 +36,15 @@ impl Recordings for Nothing {
         Nothing::failed()
     }
     fn compared(&self, _: usize) -> Result<Arc<KeptComparison>, Failed> {
+        Nothing::failed()
+    }
+    fn sampled(&self, _: usize) -> Result<Arc<SampleView>, Failed> {
+        Nothing::failed()
+    }
+    fn tree(&self, _: usize, _: Ways<'_>) -> Result<Arc<CountsView<CallTree>>, Failed> {
+        Nothing::failed()
+    }
+    fn time(&self, _: usize, _: Option<usize>, _: Option<(u64, u64)>) -> Result<Arc<TimeView>, Failed> {
         Nothing::failed()
     }
 }

@@ -2,6 +2,8 @@
 
 use super::parts::{IntervalRow, IntervalsView, OutlierView, RanBlock};
 use super::tables::{LoopRow, LoopsView, ModuleRow, ModulesView};
+use super::times::BothTimes;
+use super::trees::CallTrees;
 use super::{Amount, Both, CompareView};
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +26,12 @@ pub struct KeptComparison {
     pub code: Both<Vec<RanBlock>>,
     /// By outlier: which blocks ran in it, as `code` has them, and how often.
     pub ran: Vec<Both<Vec<(usize, Amount)>>>,
+    /// Who called whom.
+    #[serde(default)]
+    pub trees: Option<CallTrees>,
+    /// What ran when.
+    #[serde(default)]
+    pub times: Option<BothTimes>,
 }
 
 impl KeptComparison {

@@ -84,6 +84,20 @@ impl View for CountsView<Costs> {
 /// What `~` means.
 const ESTIMATED: &str = "~: estimated as gprof does it, since counts do not say which call cost how much: each call of a function costs the same, and functions that call each other in a circle are one; `engraft trace` knows";
 
+/// Which calls a tree has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ways<'a> {
+    /// All, from the first functions of threads on.
+    All,
+    /// All, each function with its callers below it: a row costs what the function did itself, called along
+    /// that way.
+    Inverted,
+    /// What a function called.
+    Below(&'a str),
+    /// Who called it.
+    Callers(&'a str),
+}
+
 /// The tree of calls.
 #[derive(Debug, Serialize)]
 pub struct CallTree {
@@ -95,12 +109,13 @@ pub struct CallTree {
     pub total: u64,
     /// The nodes: what is called stands behind its caller, the costliest first.
     pub tree: Vec<TreeRow>,
-    /// What is too little to be in it: of an estimate, shares below a thousandth.
+    /// What is too little to be in it: of an estimate, shares below a thousandth; of an inverted tree, ways
+    /// of less than a ten thousandth.
     pub n_left_out: usize,
 }
 
 /// Calls along one way.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct TreeRow {
     /// Its number.
     pub id: usize,
@@ -185,6 +200,13 @@ impl CountsView<CallTree> {
         let more = rows.tree.len() - costliest.len();
         if more > 0 {
             writeln!(w, "and {more} more that cost less: -n {} shows all", rows.tree.len())?;
+        }
+        if rows.n_left_out > 0 && !rows.estimated {
+            writeln!(
+                w,
+                "{} of less than a ten thousandth are left out",
+                crate::many(rows.n_left_out, "way")
+            )?;
         }
         writeln!(w, "{} {} in all", rows.total, rows.unit)
     }

@@ -110,6 +110,8 @@ pub fn kept(sides: &[Side<'_>; 2], found: &Comparison, events: &Sums, view: Comp
         ran: found.outliers.iter().map(|of| Both { old: ran(of, 0), new: ran(of, 1) }).collect(),
         code: Both { old, new },
         comparison: view,
+        trees: None,
+        times: None,
     }
 }
 

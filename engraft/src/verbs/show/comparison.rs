@@ -5,10 +5,11 @@ use crate::input;
 use crate::output::{self, Hinted};
 use crate::verbs::compare::{function, functions, parts::no_outlier};
 use std::path::Path;
+use views::compare::times::BothTimesView;
+use views::compare::trees::CallTreesView;
 
 /// What there is to be shown, as it is told.
-const WHAT: &str =
-    "say `show FILE` alone, or with functions, loops, modules, function NAME, intervals, outlier N";
+const WHAT: &str = "say `show FILE` alone, or with functions, loops, modules, function NAME, intervals, outlier N, tree, time";
 
 /// Shows what is asked for of the comparison at `path`.
 ///
@@ -34,6 +35,14 @@ pub fn show(args: &Args, path: &Path) -> anyhow::Result<()> {
         (Some("modules"), None) => args.output.print_to(to, &kept.into_modules()),
         (Some("function"), Some(name)) => args.output.print_to(to, &function(name, &kept.into_view())?),
         (Some("intervals"), None) => args.output.print_to(to, &kept.into_intervals()),
+        (Some("tree"), None) => {
+            let trees = kept.trees.as_ref().ok_or_else(|| not_kept(path))?;
+            args.output.print_to(to, &CallTreesView::of(trees))
+        }
+        (Some("time"), None) => {
+            let times = kept.times.as_ref().ok_or_else(|| not_kept(path))?;
+            args.output.print_to(to, &BothTimesView::of(times))
+        }
         (Some("outlier"), Some(number)) => {
             let n = number.parse().map_err(|_| {
                 Hinted::new(format!("{number:?} is no number of an outlier"), "1 differs most")
@@ -46,4 +55,10 @@ pub fn show(args: &Args, path: &Path) -> anyhow::Result<()> {
             Err(Hinted::new(format!("a comparison has no {:?} to show", words.join(" ")), WHAT).into())
         }
     }
+}
+
+/// Older files do not have it.
+fn not_kept(path: &Path) -> Hinted {
+    let what = format!("{} was kept without the calls of both builds", path.display());
+    Hinted::new(what, "compare the builds again, with `engraft compare -o`")
 }

@@ -10,7 +10,7 @@ use std::path::Path;
 use trace::{Cost, Costs, FuncId, Names, Part, Trace, TreeError};
 use tracing::info_span;
 use views::count::{CountView, FunctionView, PADDING};
-use views::show::costs::{self, CostRow, TreeRow};
+use views::show::costs::{self, CostRow, TreeRow, Ways};
 use views::show::counts::{CountsView, SCHEMA};
 use views::{Between, ratio};
 
@@ -18,10 +18,12 @@ use super::counts::Image;
 
 /// A trace, read for what its calls cost.
 pub struct Traced {
-    trace: Box<Trace>,
-    names: Names,
+    pub(super) trace: Box<Trace>,
+    pub(super) names: Names,
     /// By its first function: what the file is called.
     modules: BTreeMap<FuncId, String>,
+    /// As the trace has them.
+    files: Vec<trace::flow::Module>,
     /// How many instructions blocks have; not known of plain traces.
     instructions: Option<Instructions>,
 }
@@ -37,27 +39,28 @@ impl Traced {
         let names = trace.names().map_err(unreadable)?;
         let flow = trace.flow().map_err(unreadable)?;
         let modules = flow.modules.iter().map(|m| (m.first, input::file_name(&m.path))).collect();
+        let files = flow.modules.clone();
         let instructions = match flow.modules.is_empty() {
             true => None,
             false => Some(Instructions::of(None, from, &trace, &names)?),
         };
-        Ok(Traced { trace, names, modules, instructions })
+        Ok(Traced { trace, names, modules, files, instructions })
     }
 
-    fn weight(&self, func: FuncId, before: Option<trace::BlockId>, block: trace::BlockId) -> u64 {
+    pub(super) fn weight(&self, func: FuncId, before: Option<trace::BlockId>, block: trace::BlockId) -> u64 {
         self.instructions.as_ref().map_or(1, |insns| insns.of_block(func, before, block))
     }
 
-    fn finish(&self) -> anyhow::Result<()> {
+    pub(super) fn finish(&self) -> anyhow::Result<()> {
         let functions = Functions::new(&self.names);
         self.instructions.as_ref().map_or(Ok(()), |insns| insns.finish(&|func| functions.called(func)))
     }
 
-    fn unit(&self) -> &'static str {
+    pub(super) fn unit(&self) -> &'static str {
         if self.instructions.is_some() { "instructions" } else { "blocks" }
     }
 
-    fn module(&self, func: FuncId) -> String {
+    pub(super) fn module(&self, func: FuncId) -> String {
         self.modules.range(..=func).next_back().map_or_else(String::new, |(_, name)| name.clone())
     }
 
@@ -96,14 +99,13 @@ impl Traced {
         Ok(functions(costs.functions.iter().map(row).collect(), false))
     }
 
-    /// The tree of calls; of what `below` names, that which it calls; or who calls it.
-    pub fn tree(
-        &self,
-        from: &Path,
-        of: Option<&str>,
-        is_of_callers: bool,
-    ) -> anyhow::Result<CountsView<costs::CallTree>> {
-        let called = Functions::new(&self.names);
+    /// The tree of calls; upside down it is made of all.
+    pub fn tree(&self, from: &Path, ways: Ways<'_>) -> anyhow::Result<CountsView<costs::CallTree>> {
+        let called = Functions::new(&self.names).of(&self.files);
+        let of = match ways {
+            Ways::All | Ways::Inverted => None,
+            Ways::Below(name) | Ways::Callers(name) => Some(name),
+        };
         let wanted = of.map(|name| called.find(name)).transpose();
         let wanted = wanted.map_err(|err| Hinted::new(err.what, err.hint))?;
         let tree = {
@@ -120,7 +122,7 @@ impl Traced {
         self.finish()?;
         let total = tree.total();
         let tree = match wanted {
-            Some(func) if is_of_callers => tree.callers(func),
+            Some(func) if matches!(ways, Ways::Callers(_)) => tree.callers(func),
             Some(func) => tree.below(func),
             None => tree,
         };

@@ -1,17 +1,11 @@
 //! What a recording of samples shows: functions, loops, the tree of calls, who called, a flame graph.
 
-use super::costs::ordered;
-use super::{Args, Request, Subject, by};
+use super::{Args, Request, Subject, by, trees};
 use crate::output::{self, Hinted};
-use crate::verbs::sample::fill::called;
 use crate::verbs::sample::recorded::Recorded;
 use anyhow::Context as _;
-use measure::reports::sampled::tree::{Node, Tree, tree};
 use profile::samples::folded;
-use views::ratio;
 use views::sample::{Part, PartView};
-use views::show::costs::{self, TreeRow};
-use views::show::counts::{CountsView, SCHEMA};
 
 /// Shows what is asked for, if samples tell it; else it is of counts.
 ///
@@ -32,17 +26,9 @@ pub(super) fn show(args: &Args, wanted: &Request<'_>, recorded: &Recorded) -> an
         },
         (Some(Subject::Functions), _) => print(args, recorded, Part::Functions)?,
         (Some(Subject::Loops), _) => print(args, recorded, Part::Loops)?,
-        (Some(Subject::Tree), None) => args.output.print_to(to, &tree_view(recorded, Tree::All))?,
-        (Some(what @ (Subject::Tree | Subject::Callers)), Some(name)) => {
-            let found = recorded.called(name);
-            if found.is_empty() {
-                let hint = "`show REC functions` lists those that have";
-                return Err(
-                    Hinted::new(format!("no function that is called {name} has samples"), hint).into()
-                );
-            }
-            let which = if what == Subject::Callers { Tree::Callers(&found) } else { Tree::Below(&found) };
-            args.output.print_to(to, &tree_view(recorded, which))?;
+        (Some(what @ (Subject::Tree | Subject::Callers)), name) => {
+            let ways = trees::ways(args, what == Subject::Callers, name);
+            args.output.print_to(to, &trees::of_samples(recorded, ways)?)?;
         }
         (Some(what), _) if what.is_of_counts() => {
             let hint = "`engraft count` counts them; `show REC tree` has what samples tell of calls";
@@ -55,29 +41,4 @@ pub(super) fn show(args: &Args, wanted: &Request<'_>, recorded: &Recorded) -> an
 
 fn print(args: &Args, recorded: &Recorded, part: Part) -> anyhow::Result<()> {
     args.output.print_to(args.o.as_ref(), &PartView { view: recorded.view(), part })
-}
-
-fn tree_view(recorded: &Recorded, which: Tree<'_>) -> CountsView<costs::CallTree> {
-    let nodes = tree(&recorded.samples, 0, &recorded.programs, which);
-    let total = recorded.samples.iter().filter(|sample| sample.event == 0).count() as u64;
-    let row = |node: &Node| {
-        let (function, module, _) = called(&node.who, &recorded.programs);
-        TreeRow {
-            id: 0,
-            under: None,
-            depth: 0,
-            module,
-            function,
-            inclusive: node.inclusive,
-            inclusive_share: ratio(node.inclusive, total),
-            own: node.own,
-            entries: None,
-        }
-    };
-    let rows = nodes.iter().map(row).enumerate().collect();
-    let tree = ordered(nodes.iter().map(|node| node.under).enumerate(), rows);
-    CountsView {
-        schema: SCHEMA,
-        rows: costs::CallTree { estimated: false, unit: "samples", total, tree, n_left_out: 0 },
-    }
 }

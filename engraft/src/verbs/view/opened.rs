@@ -2,16 +2,22 @@
 
 use crate::input::{self, Source};
 use crate::output::{self, Hinted};
+use crate::verbs::sample::recorded::Recorded;
 use crate::verbs::{show, values};
 use anyhow::Context as _;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::SystemTime;
 use viewer::{Drawing, Failed, FlowGraph, Recordings};
 use views::compare::kept::KeptComparison;
 use views::count::CountView;
 use views::recordings::{RecordingRow, RecordingsView, What};
+use views::sample::SampleView;
+use views::show::costs::{CallTree, Ways};
+use views::show::counts::CountsView;
 use views::show::function::FunctionView;
+use views::show::time::TimeView;
 use views::values::ValuesView;
 
 /// Recordings, with what was read of them.
@@ -28,7 +34,22 @@ struct File {
     counted: OnceLock<Result<Arc<CountView>, Failed>>,
     compared: OnceLock<Result<Arc<KeptComparison>, Failed>>,
     valued: OnceLock<Result<Arc<ValuesView>, Failed>>,
+    sampled: OnceLock<Result<Arc<SampleView>, Failed>>,
+    trees: Mutex<Vec<(String, Tree)>>,
+    times: Mutex<Vec<(Shown, Arc<TimeView>)>>,
 }
+
+/// Which thread, and which part of it.
+type Shown = (Option<usize>, Option<(u64, u64)>);
+
+/// How many of these are kept.
+const TIMES: usize = 16;
+
+/// A tree of calls.
+type Tree = Arc<CountsView<CallTree>>;
+
+/// How many trees are kept of a recording: of one function, they are soon made again.
+const TREES: usize = 6;
 
 impl Opened {
     /// Those at `paths`.
@@ -62,6 +83,9 @@ impl Opened {
             counted: OnceLock::new(),
             compared: OnceLock::new(),
             valued: OnceLock::new(),
+            sampled: OnceLock::new(),
+            trees: Mutex::default(),
+            times: Mutex::default(),
         };
         Opened {
             list: RecordingsView { schema: RecordingsView::SCHEMA, recordings },
@@ -104,12 +128,9 @@ fn row(path: &Path) -> anyhow::Result<RecordingRow> {
         return Ok(row(What::Trace, None));
     }
     let source = Source::read(path)?;
-    let has_none = |what: &str| {
-        let what = format!("{} has {what}, which there is no page for yet", path.display());
-        Hinted::new(what, format!("`engraft show {}` shows them", path.display()))
-    };
-    if source.sampled()?.is_some() {
-        return Err(has_none("samples").into());
+    if let Some(recording) = source.sampled()? {
+        let command = recording.run.map(|run| crate::verbs::count::fill::run_view(&run).command_line());
+        return Ok(row(What::Samples, command));
     }
     if source.values()?.is_some() {
         return Ok(row(What::Values, None));
@@ -164,5 +185,60 @@ impl Recordings for Opened {
             anyhow::Ok(Arc::new(kept))
         };
         file.compared.get_or_init(|| open().map_err(|err| failed(&err))).clone()
+    }
+
+    fn sampled(&self, n: usize) -> Result<Arc<SampleView>, Failed> {
+        let file = self.file(n)?;
+        let open = || {
+            let recorded = Recorded::open(&file.path)?;
+            let recorded =
+                recorded.ok_or_else(|| anyhow::anyhow!("{} has no samples", file.path.display()))?;
+            anyhow::Ok(Arc::new(recorded.view()))
+        };
+        file.sampled.get_or_init(|| open().map_err(|err| failed(&err))).clone()
+    }
+
+    fn tree(&self, n: usize, ways: Ways<'_>) -> Result<Tree, Failed> {
+        let file = self.file(n)?;
+        let key = format!("{ways:?}");
+        // Who asks meanwhile waits for the first one: it takes long, and is asked for again and again.
+        let mut kept = file.trees.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, tree)) = kept.iter().find(|(of, _)| *of == key) {
+            return Ok(tree.clone());
+        }
+        let tree = match (ways, kept.iter().find(|(of, _)| *of == format!("{:?}", Ways::All))) {
+            (Ways::Inverted, Some((_, all))) => Ok(show::trees::inverted(all)),
+            _ => show::trees::of(&file.path, ways),
+        };
+        let tree = Arc::new(tree.map_err(|err| failed(&err))?);
+        if kept.len() >= TREES {
+            // All that there is is asked for most.
+            let is_of_one = |(of, _): &(String, Tree)| of != "All" && of != "Inverted";
+            let oldest = kept.iter().position(is_of_one).unwrap_or_default();
+            kept.remove(oldest);
+        }
+        kept.push((key, tree.clone()));
+        Ok(tree)
+    }
+
+    fn time(
+        &self,
+        n: usize,
+        thread: Option<usize>,
+        between: Option<(u64, u64)>,
+    ) -> Result<Arc<TimeView>, Failed> {
+        let file = self.file(n)?;
+        let mut kept = file.times.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, time)) = kept.iter().find(|(of, _)| *of == (thread, between)) {
+            return Ok(time.clone());
+        }
+        let part = between.map(|(from, to)| show::time::Between { from, to });
+        let asked = show::time::Asked { thread: thread.and_then(NonZeroUsize::new), between: part };
+        let time = Arc::new(show::time::view(&file.path, asked).map_err(|err| failed(&err))?);
+        if kept.len() >= TIMES {
+            kept.remove(0);
+        }
+        kept.push(((thread, between), time.clone()));
+        Ok(time)
     }
 }
