@@ -1,7 +1,7 @@
 //! Recordings that are looked at: found, opened when they are first asked for, and kept.
 
 use crate::input::{self, Source};
-use crate::output::{self, Hinted};
+use crate::output;
 use crate::verbs::sample::recorded::Recorded;
 use crate::verbs::{show, values};
 use anyhow::Context as _;
