@@ -6,6 +6,7 @@ mod frame;
 mod function;
 mod grid;
 mod sampled;
+mod searched;
 mod trees;
 mod valued;
 

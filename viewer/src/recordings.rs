@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use views::compare::kept::KeptComparison;
 use views::count::CountView;
+use views::query::QueryView;
+use views::query::hottest::HottestView;
 use views::recordings::RecordingsView;
 use views::sample::SampleView;
 use views::show::costs::{CallTree, Ways};
@@ -55,6 +57,23 @@ pub trait Recordings: Send + Sync {
     /// # Errors
     /// If there is nothing to be drawn.
     fn plot(&self, n: usize, _name: &str) -> Result<String, Failed> {
+        Err(Failed::of_another_kind(n))
+    }
+
+    /// Where a path of blocks occurs in recording `n` for the `nth` time, from 1, how often it does, and what
+    /// is around it.
+    ///
+    /// # Errors
+    /// If it is no trace, or that is no path of it.
+    fn found(&self, n: usize, _path: &str, _nth: u64) -> Result<QueryView, Failed> {
+        Err(Failed::of_another_kind(n))
+    }
+
+    /// The paths that recording `n` has most often.
+    ///
+    /// # Errors
+    /// If it is no trace.
+    fn hottest(&self, n: usize) -> Result<Arc<HottestView>, Failed> {
         Err(Failed::of_another_kind(n))
     }
 

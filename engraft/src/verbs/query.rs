@@ -24,6 +24,7 @@ use trace::{Position, Scheme, SearchError, Trace, Want, ngrams};
 use tracing::info_span;
 use views::many;
 use views::query::QueryView;
+use views::query::hottest::HottestView;
 use views::query::symbols::{SymbolView, marked};
 
 /// Run as tests.
@@ -166,6 +167,44 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     Ok(answer)
 }
 
+/// Where the path of blocks that `text` describes occurs in the trace `from` for the `nth` time, from 1, how
+/// often it does, and the `around` symbols on both sides of it.
+///
+/// # Errors
+/// If the trace cannot be read, or `text` is no path of it.
+pub fn found(from: &Path, text: &str, nth: u64, around: u64) -> anyhow::Result<QueryView> {
+    let trace = open(from)?;
+    let names = trace.names().map_err(|err| unreadable(from, err))?;
+    let flow = trace.flow().map_err(|err| unreadable(from, err))?;
+    let functions = Functions::new(&names).of(&flow.modules);
+    let binaries = source::Binaries::new(&names, &flow);
+    let path = parsed(text, &functions, &binaries)?;
+    let search = |want| trace.search_path(&path, want, None).map_err(|err| failed(from, err));
+    let (mut found, scheme) = search(Want::CountAndFirst)?;
+    if found.count == 0 && !flow.modules.is_empty() {
+        let called = |func| functions.called(func);
+        flow.check(&path, &called).map_err(|err| Hinted::new(err.what, err.hint))?;
+    }
+    if nth > 1 {
+        found.first = search(Want::Nth(nth))?.0.first;
+    }
+    let context =
+        found.first.map(|at| symbols::around(from, None, &trace, &functions, &binaries, at, around));
+    let view = query_view(&path, &functions, scheme, Want::CountAndFirst, &found);
+    Ok(view.with(context.transpose()?))
+}
+
+/// The `n` paths of so many blocks that the trace `from` has most often.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn hottest(from: &Path, length: usize, n: usize) -> anyhow::Result<HottestView> {
+    let trace = open(from)?;
+    let names = trace.names().map_err(|err| unreadable(from, err))?;
+    let flow = trace.flow().map_err(|err| unreadable(from, err))?;
+    hottest::view(from, &trace, &Functions::new(&names).of(&flow.modules), None, length, n)
+}
+
 fn answered(args: &Args, trace: &Trace) -> anyhow::Result<Answer> {
     let names = info_span!("names").in_scope(|| trace.names()).map_err(|err| unreadable(&args.trace, err))?;
     if args.stats {
@@ -212,7 +251,7 @@ fn answered(args: &Args, trace: &Trace) -> anyhow::Result<Answer> {
     let context = match (args.context, found.first) {
         (Some(n), Some(at)) => {
             let binaries = source::Binaries::new(&names, &flow);
-            let around = symbols::around(args, trace, &functions, &binaries, at, n)?;
+            let around = symbols::around(&args.trace, args.code, trace, &functions, &binaries, at, n)?;
             binaries.warn_of(args.code);
             Some(around)
         }

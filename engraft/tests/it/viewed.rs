@@ -3,6 +3,7 @@
 mod browser;
 mod graphs;
 mod saved;
+mod searched;
 mod trees;
 mod values;
 

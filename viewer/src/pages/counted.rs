@@ -2,7 +2,7 @@
 
 use super::frame::{Frame, word};
 use super::grid::{Cell, Column, Grid, Rows, Value};
-use super::{Answer, NoPage, Place, function, list, trees};
+use super::{Answer, NoPage, Place, function, list, searched, trees};
 use crate::address::{Asked, Form, Query};
 use askama::Template;
 use views::count::{CountView, FunctionView, LoopView};
@@ -25,6 +25,7 @@ pub fn answer(place: &Place<'_>, asked: &Asked<'_>) -> Result<Answer, NoPage> {
         "function" => function::answer(place, asked, trees::tabs(place.what)),
         "flame" | "tree" | "callers" => trees::answer(place, asked),
         "time" if place.what == What::Trace => trees::time::answer(place, asked),
+        "search" if place.what == What::Trace => searched::answer(place, asked, trees::tabs(place.what)),
         "graph" => function::graph(place, asked),
         _ => Err(NoPage::Unknown),
     }

@@ -70,8 +70,9 @@ impl Frame {
         if query.get("file").is_some() {
             return self;
         }
-        let query =
-            query.only(&["q", "sort", "order", "name", "metric", "n", "inverted", "between", "thread"]);
+        let query = query.only(&[
+            "q", "sort", "order", "name", "metric", "n", "inverted", "between", "thread", "path", "nth",
+        ]);
         let twin = |name, end| Tab { name, href: query.link(&format!("{page}.{end}")), is_here: false };
         self.twins = vec![twin("JSON", "json"), twin("CSV", "csv")];
         self

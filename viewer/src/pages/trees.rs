@@ -27,12 +27,13 @@ const STATE: [&str; 4] = ["inverted", "name", "at", "q"];
 /// Pages of a recording that lead to each other.
 pub fn tabs(what: What) -> &'static [(&'static str, &'static str)] {
     /// All that there are, of a trace.
-    const ALL: [(&str, &str); 5] = [
+    const ALL: [(&str, &str); 6] = [
         ("functions", "functions"),
         ("loops", "loops"),
         ("flame graph", "flame"),
         ("call tree", "tree"),
         ("time", "time"),
+        ("search", "search"),
     ];
     match what {
         What::Samples => &[ALL[0], ALL[2], ALL[3]],

@@ -5,6 +5,7 @@ use super::functions::Functions;
 use crate::input::unreadable;
 use crate::output::{Answer, Hinted};
 use std::cmp::Reverse;
+use std::path::Path;
 use trace::{BlockId, FuncId, Trace};
 use tracing::info_span;
 use views::query::hottest::{HottestView, PathView};
@@ -15,9 +16,25 @@ pub const LENGTH: usize = 2;
 /// Prints the `n` hottest.
 pub fn print(args: &Args, trace: &Trace, functions: &Functions<'_>, n: usize) -> anyhow::Result<Answer> {
     let func = function(&args.path.join(" "), functions)?;
-    let length = args.length.unwrap_or(LENGTH);
+    let view = view(&args.trace, trace, functions, func, args.length.unwrap_or(LENGTH), n)?;
+    args.output.print(&view)?;
+    Ok(if view.paths.is_empty() { Answer::No } else { Answer::Yes })
+}
+
+/// The `n` hottest of so many blocks, of a function or of the run.
+///
+/// # Errors
+/// If the trace `from` cannot be read.
+pub fn view(
+    from: &Path,
+    trace: &Trace,
+    functions: &Functions<'_>,
+    func: Option<FuncId>,
+    length: usize,
+    n: usize,
+) -> anyhow::Result<HottestView> {
     let all = info_span!("count").in_scope(|| trace.paths(length, func));
-    let all = all.map_err(|err| unreadable(&args.trace, err))?;
+    let all = all.map_err(|err| unreadable(from, err))?;
     let mut paths: Vec<(FuncId, &Vec<BlockId>, u64)> = Vec::new();
     for (&func, of) in &all {
         paths.extend(of.iter().map(|(blocks, &count)| (func, blocks, count)));
@@ -30,10 +47,8 @@ pub fn print(args: &Args, trace: &Trace, functions: &Functions<'_>, n: usize) ->
         blocks: blocks.iter().map(|block| block.0).collect(),
         count,
     };
-    let paths: Vec<_> = paths.into_iter().map(view).collect();
-    let is_any = !paths.is_empty();
-    args.output.print(&HottestView { schema: HottestView::SCHEMA, length, paths })?;
-    Ok(if is_any { Answer::Yes } else { Answer::No })
+    let paths = paths.into_iter().map(view).collect();
+    Ok(HottestView { schema: HottestView::SCHEMA, length, paths })
 }
 
 /// The function that is named, if one is.

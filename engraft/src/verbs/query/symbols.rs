@@ -113,17 +113,18 @@ pub fn expanded(
     Ok(symbols)
 }
 
-/// The `n` symbols before a position, that at it, and the `n` behind it.
+/// The `n` symbols before a position, that at it, and the `n` behind it; with `code`, if that is asked for.
 pub fn around(
-    args: &Args,
+    path: &Path,
+    code: Option<Code>,
     trace: &Trace,
     functions: &Functions<'_>,
     binaries: &Binaries<'_>,
     at: Position,
     n: u64,
 ) -> anyhow::Result<Vec<SymbolView>> {
-    args.code.map_or(Ok(()), |code| binaries.has_code(code, &args.trace))?;
+    code.map_or(Ok(()), |code| binaries.has_code(code, path))?;
     let range = at.index.saturating_sub(n)..at.index.saturating_add(n).saturating_add(1);
-    let symbols = expanded(&args.trace, trace, functions, at.thread, range)?;
-    Ok(symbols.into_iter().map(|symbol| with_code(symbol, binaries, args.code)).collect())
+    let symbols = expanded(path, trace, functions, at.thread, range)?;
+    Ok(symbols.into_iter().map(|symbol| with_code(symbol, binaries, code)).collect())
 }

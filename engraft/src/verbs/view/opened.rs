@@ -3,7 +3,7 @@
 use crate::input::{self, Source};
 use crate::output;
 use crate::verbs::sample::recorded::Recorded;
-use crate::verbs::{show, values};
+use crate::verbs::{query, show, values};
 use anyhow::Context as _;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -12,6 +12,8 @@ use std::time::SystemTime;
 use viewer::{Drawing, Failed, FlowGraph, Recordings};
 use views::compare::kept::KeptComparison;
 use views::count::CountView;
+use views::query::QueryView;
+use views::query::hottest::HottestView;
 use views::recordings::{RecordingRow, RecordingsView, What};
 use views::sample::SampleView;
 use views::show::costs::{CallTree, Ways};
@@ -34,10 +36,18 @@ struct File {
     counted: OnceLock<Result<Arc<CountView>, Failed>>,
     compared: OnceLock<Result<Arc<KeptComparison>, Failed>>,
     valued: OnceLock<Result<Arc<ValuesView>, Failed>>,
+    hottest: OnceLock<Result<Arc<HottestView>, Failed>>,
     sampled: OnceLock<Result<Arc<SampleView>, Failed>>,
     trees: Mutex<Vec<(String, Tree)>>,
     times: Mutex<Vec<(Shown, Arc<TimeView>)>>,
 }
+
+/// How many symbols are shown on both sides of what was looked for in a trace.
+const AROUND: u64 = 12;
+
+/// How many of the most frequent paths are shown, of how many blocks each.
+const PATHS: usize = 100;
+const PATH_BLOCKS: usize = 3;
 
 /// Which thread, and which part of it.
 type Shown = (Option<usize>, Option<(u64, u64)>);
@@ -83,6 +93,7 @@ impl Opened {
             counted: OnceLock::new(),
             compared: OnceLock::new(),
             valued: OnceLock::new(),
+            hottest: OnceLock::new(),
             sampled: OnceLock::new(),
             trees: Mutex::default(),
             times: Mutex::default(),
@@ -175,6 +186,16 @@ impl Recordings for Opened {
 
     fn plot(&self, n: usize, name: &str) -> Result<String, Failed> {
         show::plot::plot(&self.file(n)?.path, name).map_err(|err| failed(&err))
+    }
+
+    fn found(&self, n: usize, path: &str, nth: u64) -> Result<QueryView, Failed> {
+        query::found(&self.file(n)?.path, path, nth, AROUND).map_err(|err| failed(&err))
+    }
+
+    fn hottest(&self, n: usize) -> Result<Arc<HottestView>, Failed> {
+        let file = self.file(n)?;
+        let find = || query::hottest(&file.path, PATH_BLOCKS, PATHS).map(Arc::new);
+        file.hottest.get_or_init(|| find().map_err(|err| failed(&err))).clone()
     }
 
     fn compared(&self, n: usize) -> Result<Arc<KeptComparison>, Failed> {
