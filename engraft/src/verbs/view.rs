@@ -23,8 +23,8 @@ Examples:
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
-    /// What `engraft count` or `trace` recorded, or a comparison that `engraft compare -o` kept [default:
-    /// those in this folder]
+    /// What `engraft count`, `trace` or `sample` recorded, or a comparison that `engraft compare -o` kept
+    /// [default: those in this folder]
     #[arg(value_name = "REC")]
     recordings: Vec<PathBuf>,
     /// The port of the address [default: one that is free]

@@ -297,7 +297,19 @@ fn all_pages() -> Vec<(&'static Path, &'static str, Vec<String>)> {
         "time",
     ];
     let mut all = vec![
-        (many(), "many.engraft", owned(&["functions", "loops", &long, "functions?q=f_1&sort=entries"])),
+        (
+            many(),
+            "many.engraft",
+            owned(&[
+                "functions",
+                "loops",
+                &long,
+                "functions?q=f_1&sort=entries",
+                "flame",
+                "tree",
+                "flame?inverted=1",
+            ]),
+        ),
         (both(), "both.engraft", owned(&compared)),
     ];
     all.extend(trees::pages());
