@@ -5,6 +5,7 @@ mod counted;
 mod frame;
 mod function;
 mod grid;
+mod reports;
 
 use crate::address::{Asked, Form, Query};
 use crate::assets;
@@ -116,6 +117,9 @@ impl Site {
         let page = match row.what {
             What::Counts | What::Trace => counted::answer(&place, &asked),
             What::Comparison => compared::answer(&place, &asked),
+            What::Match => reports::matched::answer(&place, &asked),
+            What::Carry => reports::carried::answer(&place, &asked),
+            What::Matrix => reports::matrix::answer(&place, &asked),
         };
         page.unwrap_or_else(|why| match why {
             NoPage::Unknown => Answer::refused(404),

@@ -40,6 +40,12 @@ pub enum What {
     Trace,
     /// What two builds did.
     Comparison,
+    /// Which function and block of one build became which of the next.
+    Match,
+    /// What became of a profile, carried to later builds.
+    Carry,
+    /// Many builds on many inputs.
+    Matrix,
 }
 
 impl What {
@@ -49,6 +55,9 @@ impl What {
             What::Counts => "counts",
             What::Trace => "trace",
             What::Comparison => "comparison",
+            What::Match => "matching",
+            What::Carry => "carried profile",
+            What::Matrix => "builds × inputs",
         }
     }
 }

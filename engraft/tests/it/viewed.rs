@@ -2,6 +2,7 @@
 
 mod browser;
 mod graphs;
+mod reports;
 
 use crate::needs;
 use crate::run::{built, engraft, folder, must, pair, put_program};
@@ -277,11 +278,15 @@ fn two_builds_are_compared_in_a_browser() {
 }
 
 /// Of each recording all pages.
-fn all_pages() -> [(&'static Path, &'static str, Vec<String>); 2] {
+fn all_pages() -> Vec<(&'static Path, &'static str, Vec<String>)> {
     let owned = |pages: &[&str]| pages.iter().map(|page| (*page).to_owned()).collect();
     let long = format!("function?name={}", "long_".repeat(60));
     let compared = ["functions", "function?name=main", "alone", "outliers", "outlier?n=1", "intervals"];
-    [
+    vec![
+        (graphs::large_function(), "large.engraft", owned(&["function?name=large"])),
+        (reports::reports(), "match.json", owned(&["functions", "unmatched", "data", "function?name=main"])),
+        (reports::reports(), "carry.json", owned(&["functions", "ranges", "elsewhere"])),
+        (reports::reports(), "matrix.json", owned(&["functions", "functions?of=1"])),
         (many(), "many.engraft", owned(&["functions", "loops", &long, "functions?q=f_1&sort=entries"])),
         (both(), "both.engraft", owned(&compared)),
     ]

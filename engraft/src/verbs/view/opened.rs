@@ -1,14 +1,19 @@
 //! Recordings that are looked at: found, opened when they are first asked for, and kept.
 
+use super::reports::{self, Report, failed};
 use crate::input::{self, Source};
-use crate::output::{self, Hinted};
+use crate::output::Hinted;
 use crate::verbs::show;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 use viewer::{Drawing, Failed, FlowGraph, Recordings};
+use views::carry::CarryView;
 use views::compare::kept::KeptComparison;
+use views::compare::matrix::MatrixView;
 use views::count::CountView;
+use views::matches::MatchView;
+use views::matches::explain::ExplainView;
 use views::recordings::{RecordingRow, RecordingsView, What};
 use views::show::function::FunctionView;
 
@@ -25,6 +30,7 @@ struct File {
     path: PathBuf,
     counted: OnceLock<Result<Arc<CountView>, Failed>>,
     compared: OnceLock<Result<Arc<KeptComparison>, Failed>>,
+    report: Report,
 }
 
 impl Opened {
@@ -43,7 +49,10 @@ impl Opened {
         let names = names.map(|entry| PathBuf::from(entry.file_name()));
         let is_one = |path: &PathBuf| {
             let ends = path.extension().is_some_and(|end| end == "engraft" || end == "trace");
-            ends && (input::is_recording(path) || input::is_trace(path) || input::is_comparison(path))
+            let is_report =
+                path.extension().is_some_and(|end| end == "json") && reports::what(path).is_some();
+            is_report
+                || ends && (input::is_recording(path) || input::is_trace(path) || input::is_comparison(path))
         };
         let mut found: Vec<(SystemTime, PathBuf)> =
             names.filter(is_one).filter_map(|path| Some((written(&path)?, path))).collect();
@@ -54,7 +63,12 @@ impl Opened {
 
     fn of(all: Vec<(RecordingRow, PathBuf)>) -> Opened {
         let (recordings, paths): (Vec<_>, Vec<_>) = all.into_iter().unzip();
-        let file = |path| File { path, counted: OnceLock::new(), compared: OnceLock::new() };
+        let file = |path| File {
+            path,
+            counted: OnceLock::new(),
+            compared: OnceLock::new(),
+            report: Report::default(),
+        };
         Opened {
             list: RecordingsView { schema: RecordingsView::SCHEMA, recordings },
             files: paths.into_iter().map(file).collect(),
@@ -95,6 +109,9 @@ fn row(path: &Path) -> anyhow::Result<RecordingRow> {
     if input::is_trace(path) {
         return Ok(row(What::Trace, None));
     }
+    if let Some(what) = reports::what(path) {
+        return Ok(row(what, None));
+    }
     let source = Source::read(path)?;
     let has_none = |what: &str| {
         let what = format!("{} has {what}, which there is no page for yet", path.display());
@@ -109,11 +126,6 @@ fn row(path: &Path) -> anyhow::Result<RecordingRow> {
     let run = source.needed_recording()?.run;
     let command = run.map(|run| crate::verbs::count::fill::run_view(&run).command_line());
     Ok(row(What::Counts, command))
-}
-
-/// Why something is not shown, as it is said on the command line.
-fn failed(err: &anyhow::Error) -> Failed {
-    Failed { what: format!("{err:#}"), hint: output::hint(err) }
 }
 
 impl Recordings for Opened {
@@ -133,6 +145,26 @@ impl Recordings for Opened {
 
     fn graph(&self, n: usize, name: &str, drawing: &Drawing<'_>) -> Result<FlowGraph, Failed> {
         show::graph_of(&self.file(n)?.path, name, drawing).map_err(|err| failed(&err))
+    }
+
+    fn matched(&self, n: usize) -> Result<Arc<MatchView>, Failed> {
+        let file = self.file(n)?;
+        file.report.matched(&file.path)
+    }
+
+    fn explained(&self, n: usize, name: &str) -> Result<ExplainView, Failed> {
+        let file = self.file(n)?;
+        file.report.explained(&file.path, name)
+    }
+
+    fn carried(&self, n: usize) -> Result<Arc<CarryView>, Failed> {
+        let file = self.file(n)?;
+        file.report.carried(&file.path)
+    }
+
+    fn matrix(&self, n: usize) -> Result<Arc<MatrixView>, Failed> {
+        let file = self.file(n)?;
+        file.report.matrix(&file.path)
     }
 
     fn compared(&self, n: usize) -> Result<Arc<KeptComparison>, Failed> {
