@@ -22,8 +22,8 @@ Examples:
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
-    /// What `engraft count` or `trace` recorded, a comparison that `engraft compare -o` kept, or what `match`,
-    /// `carry` or `compare --matrix` wrote with --json [default: those in this folder]
+    /// What `engraft count` or `trace` recorded, a comparison that `engraft compare -o` kept, or what
+    /// `match`, `carry` or `compare --matrix` wrote with --json [default: those in this folder]
     #[arg(value_name = "REC")]
     recordings: Vec<PathBuf>,
     /// The port of the address [default: one that is free]

@@ -1,4 +1,4 @@
-//! Pages of what verbs report with `--json`: two builds matched, a profile carried, many builds on many inputs.
+//! Pages of what verbs report with `--json`: two builds matched, a profile carried, many builds compared.
 
 pub mod carried;
 pub mod matched;

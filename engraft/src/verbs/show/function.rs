@@ -129,7 +129,7 @@ pub fn picture(program: &Program, id: FuncId, drawing: &Drawing<'_>, profile: Op
             None => nth(b),
             Some(folding) => folding.node_of.get(usize::try_from(nth(b)?).ok()?).copied(),
         };
-        FlowGraph { svg, is_folded, node_of: program.numbered_blocks(id).map(|b| node(b)).collect() }
+        FlowGraph { svg, is_folded, node_of: program.numbered_blocks(id).map(node).collect() }
     })
 }
 

@@ -3,7 +3,7 @@
 use super::browser::Browser;
 use super::{Viewed, cells};
 use crate::needs;
-use crate::run::{copy_program, engraft, folder, pair};
+use crate::run::{built, copy_program, engraft, folder, pair};
 use serde_json::Value;
 use std::path::Path;
 use std::sync::OnceLock;
@@ -20,8 +20,12 @@ pub fn reports() -> &'static Path {
             copy_program(pair().join(build), path.join(build));
         }
         write("match.json", &engraft(path, "match old new --json").stdout);
-        engraft(path, "count -q --modules exe -o counts.engraft -- ./old").ok();
-        let carried = engraft(path, "carry old new -q --profile counts.engraft -o carried.fdata --json");
+        let common = "volatile long sum; __attribute__((noinline)) void stays(int n) { for (int i = 0; i < n; i++) sum += i; }\n";
+        let gone = "__attribute__((noinline)) long gone(long n) { long all = 1; while (n > 1) { all ^= n * 7; n = n % 3 ? n - 1 : n / 3; } return all; }\n";
+        built(path, "before", &format!("{common}{gone}int main(void) {{ stays(500); sum += gone(99999); return 0; }}"), "-O1");
+        built(path, "after", &format!("{common}int main(void) {{ stays(400); return 0; }}"), "-O1");
+        engraft(path, "count -q --modules exe -o counts.engraft -- ./before").ok();
+        let carried = engraft(path, "carry before after -q --profile counts.engraft -o carried.fdata --json");
         write("carry.json", &carried.stdout);
         let builds = "[[builds]]\nname = 'old'\npath = './old'\n[[builds]]\nname = 'new'\npath = './new'\n\
              [[builds]]\nname = 'same'\npath = './old'\n";

@@ -1,4 +1,4 @@
-//! Pages of `engraft match`: which function and block became which, how that was found, and what is left over.
+//! Pages of `engraft match`: which function and block became which, how that was found, what is left over.
 
 use crate::address::{Asked, Form, Query};
 use crate::pages::frame::{Frame, word};
