@@ -3,9 +3,9 @@
 use super::reports::{self, Report, failed};
 use crate::input::{self, Source};
 use crate::output::Hinted;
-use crate::verbs::show;
+use crate::verbs::show::{self, CountedFunction};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::SystemTime;
 use viewer::{Drawing, Failed, FlowGraph, Recordings};
 use views::carry::CarryView;
@@ -23,6 +23,15 @@ pub struct Opened {
     files: Vec<File>,
     /// Where sources may be.
     sources: Vec<PathBuf>,
+    /// The function that was asked for last: its page asks for its code, then for its graph.
+    last: Mutex<Option<Last>>,
+}
+
+/// A function of a recording, by its name.
+struct Last {
+    n: usize,
+    name: String,
+    function: Arc<CountedFunction>,
 }
 
 /// What was read of a recording, once that was asked for.
@@ -73,12 +82,25 @@ impl Opened {
             list: RecordingsView { schema: RecordingsView::SCHEMA, recordings },
             files: paths.into_iter().map(file).collect(),
             sources: Vec::new(),
+            last: Mutex::new(None),
         }
     }
 
     /// With sources below these folders, and none from elsewhere.
     pub fn with_sources(self, folders: Vec<PathBuf>) -> Opened {
         Opened { sources: folders, ..self }
+    }
+
+    /// Function `name` of recording `n`.
+    fn one(&self, n: usize, name: &str) -> Result<Arc<CountedFunction>, Failed> {
+        let last = || self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = last().as_ref().filter(|last| last.n == n && last.name == name) {
+            return Ok(found.function.clone());
+        }
+        let opened = CountedFunction::open(&self.file(n)?.path, name).map_err(|err| failed(&err))?;
+        let function = Arc::new(opened);
+        *last() = Some(Last { n, name: name.to_owned(), function: function.clone() });
+        Ok(function)
     }
 
     fn file(&self, n: usize) -> Result<&File, Failed> {
@@ -140,11 +162,11 @@ impl Recordings for Opened {
     }
 
     fn function(&self, n: usize, name: &str) -> Result<FunctionView, Failed> {
-        show::function_of(&self.file(n)?.path, name, &self.sources).map_err(|err| failed(&err))
+        Ok(self.one(n, name)?.view(&self.file(n)?.path, &self.sources))
     }
 
     fn graph(&self, n: usize, name: &str, drawing: &Drawing<'_>) -> Result<FlowGraph, Failed> {
-        show::graph_of(&self.file(n)?.path, name, drawing).map_err(|err| failed(&err))
+        Ok(self.one(n, name)?.graph(drawing))
     }
 
     fn matched(&self, n: usize) -> Result<Arc<MatchView>, Failed> {
