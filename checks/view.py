@@ -8,12 +8,15 @@ of sqlite), 10 (a million random requests), 12 (from the start to the first page
 of two traces of RUN_SECONDS (5) that was made before) [all].
 ENGRAFT: the command [target/release/engraft]. Needs cargo, gcc; for row 5 chromedriver and chromium.
 Prints milliseconds with the bar beside each; exit 1 if one is missed."""
+import sys
+
+# Files beside this one are called as modules of Python are.
+sys.path.pop(0)
 import json
 import os
 import re
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 import urllib.parse
@@ -188,7 +191,7 @@ def graphs(source, folder):
             for how, more in [("folded", ""), ("block by block", "&whole=1")]:
                 what = f"{name}, {n_blocks[name]} blocks, {how}"
                 said(7, "graph of " + what, times(lambda: served.get("0/graph" + query + more)), bar)
-            said(7, "page of " + what, times(lambda: served.get("0/function" + query)), max(bar, 200))
+            said(7, f"page of {name}, folded", times(lambda: served.get("0/function" + query)), max(bar, 200))
     finally:
         served.end()
 

@@ -74,6 +74,7 @@ function show() {
       cell.title = cell.classList.contains("n") ? cell.textContent.replaceAll(",", "") : cell.textContent;
     }
     document.title = page.title;
+    holder.dataset.page = name;
     for (const cell of holder.querySelectorAll("td.drawn")) draw(cell);
     for (const select of holder.querySelectorAll("select[name]")) onlyPages(select, name);
     scrollTo(0, 0);

@@ -69,6 +69,14 @@ impl Query {
         Some(found.1.as_str()).filter(|value| !value.is_empty())
     }
 
+    /// All that it says of `name`.
+    pub fn all(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.0
+            .iter()
+            .filter(move |(key, value)| key == name && !value.is_empty())
+            .map(|(_, value)| value.as_str())
+    }
+
     /// The number that it says of `name`.
     pub fn number(&self, name: &str) -> Option<usize> {
         self.get(name)?.parse().ok()

@@ -5,6 +5,7 @@ mod counted;
 mod frame;
 mod function;
 mod grid;
+mod reports;
 mod sampled;
 mod searched;
 mod trees;
@@ -128,6 +129,9 @@ impl Site {
             What::Values => valued::answer(&place, &asked),
             What::Samples => sampled::answer(&place, &asked),
             What::Comparison => compared::answer(&place, &asked),
+            What::Match => reports::matched::answer(&place, &asked),
+            What::Carry => reports::carried::answer(&place, &asked),
+            What::Matrix => reports::matrix::answer(&place, &asked),
         };
         page.unwrap_or_else(|why| match why {
             NoPage::Unknown => Answer::refused(404),

@@ -1,8 +1,12 @@
 //! What the pages show, as whoever has the recordings gives it.
 
 use std::sync::Arc;
+use views::carry::CarryView;
 use views::compare::kept::KeptComparison;
+use views::compare::matrix::MatrixView;
 use views::count::CountView;
+use views::matches::MatchView;
+use views::matches::explain::ExplainView;
 use views::query::QueryView;
 use views::query::hottest::HottestView;
 use views::recordings::RecordingsView;
@@ -74,6 +78,38 @@ pub trait Recordings: Send + Sync {
     /// # Errors
     /// If it is no trace.
     fn hottest(&self, n: usize) -> Result<Arc<HottestView>, Failed> {
+        Err(Failed::of_another_kind(n))
+    }
+
+    /// Which function and block became which, as recording `n` says.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is of something else.
+    fn matched(&self, n: usize) -> Result<Arc<MatchView>, Failed> {
+        Err(Failed::of_another_kind(n))
+    }
+
+    /// A function of both builds of recording `n`, block by block, by its name or address.
+    ///
+    /// # Errors
+    /// If there is none, or the builds are not there as they were.
+    fn explained(&self, n: usize, _name: &str) -> Result<ExplainView, Failed> {
+        Err(Failed::of_another_kind(n))
+    }
+
+    /// What became of a profile, as recording `n` says.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is of something else.
+    fn carried(&self, n: usize) -> Result<Arc<CarryView>, Failed> {
+        Err(Failed::of_another_kind(n))
+    }
+
+    /// What recording `n` says of many builds on many inputs.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is of something else.
+    fn matrix(&self, n: usize) -> Result<Arc<MatrixView>, Failed> {
         Err(Failed::of_another_kind(n))
     }
 

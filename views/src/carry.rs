@@ -1,15 +1,17 @@
 //! What `engraft carry` says: what became of a profile, what it is expected to be worth, what was written.
 
-use crate::{Table, View, many, share};
-use serde::Serialize;
+use crate::{Table, View, address, many, share};
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 pub mod score;
 
 /// What became of a profile.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct CarryView {
     /// What this object is, and which version of it.
+    #[serde(skip_deserializing, default = "schema")]
     pub schema: &'static str,
     /// The profile of the first build.
     pub profile: String,
@@ -29,16 +31,20 @@ pub struct CarryView {
     pub written: WrittenView,
 }
 
+fn schema() -> &'static str {
+    CarryView::SCHEMA
+}
+
 impl CarryView {
     /// The schema that its JSON names.
     pub const SCHEMA: &str = "engraft.carry/1";
 }
 
 /// What of the profile has a place in OLD.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct InputView {
     /// The format of the profile.
-    pub format: &'static str,
+    pub format: Cow<'static, str>,
     /// Counts that have a place.
     pub kept_count: u64,
     /// Counts that have none.
@@ -50,7 +56,7 @@ pub struct InputView {
 }
 
 /// What a carried profile is expected to be worth against a fresh one.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct PredictedView {
     /// Of branch prediction (BMAT, 4.3), `0.0..=1.0`; `null`: it cannot be said, and `doubts` says why.
     pub bp_share: Option<f64>,
@@ -69,7 +75,7 @@ pub struct PredictedView {
 }
 
 /// What `--require` asked for, and whether it holds.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct GateView {
     /// Of branch prediction, `0.0..=1.0`.
     pub bp_share: f64,
@@ -78,13 +84,13 @@ pub struct GateView {
     /// Whether it holds.
     pub holds: bool,
     /// `yes`, `no`, or `unknown` for the reason that `why` gives.
-    pub verdict: &'static str,
+    pub verdict: Cow<'static, str>,
     /// Why the verdict is `unknown`.
     pub why: Option<String>,
 }
 
 /// Between what the count of a block must lie.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct RangeView {
     /// Its address.
     pub at: u64,
@@ -95,7 +101,7 @@ pub struct RangeView {
 }
 
 /// From one build to the next.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct StepView {
     /// The earlier build.
     pub old: String,
@@ -126,7 +132,7 @@ pub struct StepView {
 }
 
 /// What of a matching may go wrong, `0.0..=1.0`: the more, the lower the prediction.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct PartsView {
     /// Of the executions of the earlier build, those in blocks without a match that is likelier than not.
     pub lost_share: f64,
@@ -139,7 +145,7 @@ pub struct PartsView {
 }
 
 /// Counts that were lost.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct LossView {
     /// Of one that the text lists: its name for people, as long as there is room.
     #[serde(skip)]
@@ -147,7 +153,7 @@ pub struct LossView {
     /// The symbol of the function they are of.
     pub function: Option<String>,
     /// Why.
-    pub why: &'static str,
+    pub why: Cow<'static, str>,
     /// How many.
     pub count: u64,
     /// Of so many blocks.
@@ -155,7 +161,7 @@ pub struct LossView {
 }
 
 /// What a profile's file holds, and what it could not hold.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct WrittenView {
     /// The file that was written.
     pub file: String,
@@ -168,7 +174,7 @@ pub struct WrittenView {
 }
 
 /// Counts without a place.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct LeftOutView {
     /// Whether it is a stub of an imported function: those are in every program, and nothing is amiss.
     #[serde(skip)]
@@ -229,7 +235,7 @@ impl View for CarryView {
                     l.function.clone().unwrap_or_default(),
                     l.count.to_string(),
                     l.n_blocks.to_string(),
-                    l.why.into(),
+                    l.why.to_string(),
                 ]);
             }
         }
@@ -270,7 +276,13 @@ impl StepView {
             let mut t = Table::new(&["", "count>", "blocks>", "function", "why"]);
             for l in s.lost.iter().take(LISTED) {
                 let function = l.readable.clone().unwrap_or_default();
-                t.row([String::new(), l.count.to_string(), l.n_blocks.to_string(), function, l.why.into()]);
+                t.row([
+                    String::new(),
+                    l.count.to_string(),
+                    l.n_blocks.to_string(),
+                    function,
+                    l.why.to_string(),
+                ]);
             }
             t.text(w)?;
             more(w, s.lost.len())?;
@@ -296,7 +308,7 @@ impl PredictedView {
 
 impl GateView {
     fn text(&self, w: &mut dyn Write) -> io::Result<()> {
-        let verdict = match self.verdict {
+        let verdict = match &*self.verdict {
             "yes" => "holds",
             "no" => "does not hold",
             _ => "unknown, so it does not pass",
@@ -307,5 +319,61 @@ impl GateView {
             share(self.bp_share),
             share(self.cc_share)
         )
+    }
+}
+
+/// Between what the counts of blocks must lie.
+#[derive(Debug, Serialize)]
+pub struct Ranges<'a> {
+    /// What this object is, and which version of it.
+    schema: &'static str,
+    /// Of blocks, by address.
+    ranges: &'a [RangeView],
+}
+
+impl<'a> Ranges<'a> {
+    /// Those of a carried profile, whose JSON has them, too.
+    pub fn of(view: &'a CarryView) -> Ranges<'a> {
+        Ranges { schema: view.schema, ranges: &view.ranges }
+    }
+}
+
+impl View for Ranges<'_> {
+    fn table(&self) -> Table {
+        let mut t = Table::new(&["at>", "low>", "high>"]);
+        for row in self.ranges {
+            let high = row.high.map_or_else(|| "-".to_owned(), |n| n.to_string());
+            t.row([address(row.at), row.low.to_string(), high]);
+        }
+        t
+    }
+}
+
+/// Counts that have no place in the first build, or in the file that was written.
+#[derive(Debug, Serialize)]
+pub struct Elsewhere<'a> {
+    /// What this object is, and which version of it.
+    schema: &'static str,
+    /// What of the profile has a place in the first build.
+    input: &'a InputView,
+    /// What was written.
+    written: &'a WrittenView,
+}
+
+impl<'a> Elsewhere<'a> {
+    /// Those of a carried profile, whose JSON has them, too.
+    pub fn of(view: &'a CarryView) -> Elsewhere<'a> {
+        Elsewhere { schema: view.schema, input: &view.input, written: &view.written }
+    }
+}
+
+impl View for Elsewhere<'_> {
+    fn table(&self) -> Table {
+        let mut t = Table::new(&["not in", "count>", "what", "why"]);
+        let all = [("build", &self.input.lost), ("file", &self.written.left_out)];
+        for (place, row) in all.iter().flat_map(|(place, rows)| rows.iter().map(move |row| (place, row))) {
+            t.row([(*place).to_owned(), row.count.to_string(), row.what.clone(), row.why.clone()]);
+        }
+        t
     }
 }

@@ -3,15 +3,17 @@
 //! Source of the tables' form: BMAT, tables 3 to 5.
 
 use crate::{Table, View, address, percent};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 pub mod explain;
 
 /// A whole matching.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct MatchView {
     /// What this object is, and which version of it.
+    #[serde(skip_deserializing, default = "schema")]
     pub schema: &'static str,
     /// The earlier build.
     pub old: BuildView,
@@ -34,13 +36,17 @@ pub struct MatchView {
     pub listed: usize,
 }
 
+fn schema() -> &'static str {
+    MatchView::SCHEMA
+}
+
 impl MatchView {
     /// The schema that its JSON names.
     pub const SCHEMA: &str = "engraft.match/1";
 }
 
 /// One of the two builds.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct BuildView {
     /// The file, as it was named.
     pub binary: String,
@@ -51,7 +57,7 @@ pub struct BuildView {
 }
 
 /// How much was matched.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct RatesView {
     /// Of functions.
     pub functions: RateView,
@@ -62,7 +68,7 @@ pub struct RatesView {
 }
 
 /// How much of one sort was matched.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct RateView {
     /// How many the old build has.
     pub n_old: usize,
@@ -77,16 +83,16 @@ pub struct RateView {
 }
 
 /// What was matched after a stage.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct StageView {
     /// Its name.
-    pub stage: &'static str,
+    pub stage: Cow<'static, str>,
     /// How many of the new build have a counterpart by then.
     pub matched_new: usize,
 }
 
 /// A pair of functions.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct FunctionRow {
     /// Where the old one starts.
     pub old: u64,
@@ -103,7 +109,7 @@ pub struct FunctionRow {
 }
 
 /// A pair of blocks.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct BlockRow {
     /// Where the old one starts.
     pub old: u64,
@@ -120,7 +126,7 @@ pub struct BlockRow {
 }
 
 /// A pair of data objects.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct DataRow {
     /// Where the old one starts.
     pub old: u64,
@@ -131,7 +137,7 @@ pub struct DataRow {
 }
 
 /// A function without a counterpart.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct LeftRow {
     /// Its address.
     pub at: u64,
@@ -237,7 +243,7 @@ impl RatesView {
             {
                 t.row([
                     what.into(),
-                    stage.stage.into(),
+                    stage.stage.to_string(),
                     stage.matched_new.to_string(),
                     percent(stage.matched_new, rate.n_new),
                 ]);
@@ -263,5 +269,36 @@ impl MatchView {
             Some(n) => writeln!(w, "and {n} more: --all lists them"),
             None => Ok(()),
         }
+    }
+}
+
+/// Functions of either build without a counterpart.
+#[derive(Debug, Serialize)]
+pub struct Unmatched<'a> {
+    /// What this object is, and which version of it.
+    schema: &'static str,
+    /// Of the old build.
+    unmatched_old: &'a [LeftRow],
+    /// Of the new build.
+    unmatched_new: &'a [LeftRow],
+}
+
+impl<'a> Unmatched<'a> {
+    /// Those of a matching, whose JSON has them, too.
+    pub fn of(view: &'a MatchView) -> Unmatched<'a> {
+        let MatchView { schema, unmatched_old, unmatched_new, .. } = view;
+        Unmatched { schema, unmatched_old, unmatched_new }
+    }
+}
+
+impl View for Unmatched<'_> {
+    fn table(&self) -> Table {
+        let mut t = Table::new(&["build", "at>", "blocks>", "function", "why"]);
+        let all = [("old", self.unmatched_old), ("new", self.unmatched_new)];
+        for (build, row) in all.iter().flat_map(|(build, rows)| rows.iter().map(move |row| (build, row))) {
+            let (at, n) = (address(row.at), row.n_blocks.to_string());
+            t.row([(*build).to_owned(), at, n, row.name.clone(), row.why.clone()]);
+        }
+        t
     }
 }

@@ -44,6 +44,12 @@ pub enum What {
     Samples,
     /// What two builds did.
     Comparison,
+    /// Which function and block of one build became which of the next.
+    Match,
+    /// What became of a profile, carried to later builds.
+    Carry,
+    /// Many builds on many inputs.
+    Matrix,
 }
 
 impl What {
@@ -55,6 +61,9 @@ impl What {
             What::Values => "values",
             What::Samples => "samples",
             What::Comparison => "comparison",
+            What::Match => "matching",
+            What::Carry => "carried profile",
+            What::Matrix => "builds × inputs",
         }
     }
 }

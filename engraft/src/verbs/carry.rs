@@ -81,7 +81,13 @@ impl Gate {
             "yes"
         };
         let why = (verdict == "unknown").then(|| predicted.doubts.join("; "));
-        GateView { bp_share: self.bp, cc_share: self.cc, holds: verdict == "yes", verdict, why }
+        GateView {
+            bp_share: self.bp,
+            cc_share: self.cc,
+            holds: verdict == "yes",
+            verdict: verdict.into(),
+            why,
+        }
     }
 }
 
@@ -194,7 +200,7 @@ fn matching(args: &Args, old: &Program, new: &Program) -> anyhow::Result<Matchin
 /// What of the profile has a place in OLD.
 fn input_view(format: profile::Format, fit: &input::Fit) -> InputView {
     InputView {
-        format: format.name(),
+        format: format.name().into(),
         kept_count: fit.kept_count,
         lost_count: fit.lost_count,
         lost_share: fit.lost_share(),
@@ -307,7 +313,8 @@ fn step(old: &Program, new: &Program, report: &CarryReport) -> StepView {
                     LossReason::BlockUnmatched => "blocks without a counterpart",
                     LossReason::CallUnmatched => "indirect calls without a counterpart",
                     LossReason::BranchUnmatched => "mispredictions of branches without a counterpart",
-                },
+                }
+                .into(),
                 count: l.count,
                 n_blocks: l.n_blocks,
             })

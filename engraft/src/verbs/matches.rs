@@ -9,6 +9,7 @@ use matching::{Map, Matching, Options, Pass};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use tracing::info_span;
+use views::matches::explain::ExplainView;
 
 /// Run as tests.
 const EXAMPLES: &str = "\
@@ -76,6 +77,19 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         None => args.output.print(&view)?,
     }
     Ok(if matching.functions.is_empty() { Answer::No } else { Answer::Yes })
+}
+
+/// One function of both builds side by side, as `--explain` has it.
+///
+/// # Errors
+/// If neither has one that is called `name`.
+pub fn explained(
+    old: &program::Program,
+    new: &program::Program,
+    matching: &Matching,
+    name: &str,
+) -> anyhow::Result<ExplainView> {
+    explain::view(old, new, matching, name)
 }
 
 /// Says how many functions a map matched otherwise than they are matched now, though no pin or forbid of it

@@ -574,25 +574,34 @@ fn refuse_ambiguous(name: &str, images: &[(Program, Profile)]) -> anyhow::Result
     Err(Hinted::new(what, format!("say which:\n{}", bearers.join("\n"))).into())
 }
 
-/// A function of a recording, with its counts, and the lines of sources below `folders`.
-///
-/// # Errors
-/// If there is none of that name, or its code was not kept and is gone.
-pub fn function_of(rec: &Path, name: &str, folders: &[PathBuf]) -> anyhow::Result<FunctionView> {
-    let (program, counts) = counted(rec, name)?;
-    let id = input::function(&program, name)?;
-    let mut sources = input::Sources::of(rec).within(folders);
-    Ok(function::view(&program, id, false, Some(&counts), &mut sources))
+/// A function of a recording, with the image that has it and its counts.
+pub struct CountedFunction {
+    program: Program,
+    counts: Profile,
+    id: FuncId,
 }
 
-/// Its flow graph, as an SVG picture.
-///
-/// # Errors
-/// As [`function_of`].
-pub fn graph_of(rec: &Path, name: &str, drawing: &Drawing<'_>) -> anyhow::Result<FlowGraph> {
-    let (program, counts) = counted(rec, name)?;
-    let id = input::function(&program, name)?;
-    Ok(function::picture(&program, id, drawing, Some(&counts)))
+impl CountedFunction {
+    /// That of `rec` which is called `name`.
+    ///
+    /// # Errors
+    /// If there is none of that name, or its code was not kept and is gone.
+    pub fn open(rec: &Path, name: &str) -> anyhow::Result<CountedFunction> {
+        let (program, counts) = counted(rec, name)?;
+        let id = input::function(&program, name)?;
+        Ok(CountedFunction { program, counts, id })
+    }
+
+    /// Its code, with the lines of the sources of `rec` below `folders`.
+    pub fn view(&self, rec: &Path, folders: &[PathBuf]) -> FunctionView {
+        let mut sources = input::Sources::of(rec).within(folders);
+        function::view(&self.program, self.id, false, Some(&self.counts), &mut sources)
+    }
+
+    /// Its flow graph, as an SVG picture.
+    pub fn graph(&self, drawing: &Drawing<'_>) -> FlowGraph {
+        function::picture(&self.program, self.id, drawing, Some(&self.counts))
+    }
 }
 
 /// The counted image that has the function `name`, the executable first, with its counts: as it was kept, if

@@ -2,6 +2,7 @@
 
 mod browser;
 mod opened;
+mod reports;
 
 use crate::output::{self, Answer, Hinted};
 use live::AskedToEnd;
@@ -23,8 +24,8 @@ Examples:
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
-    /// What `engraft count`, `trace` or `sample` recorded, or a comparison that `engraft compare -o` kept
-    /// [default: those in this folder]
+    /// What `engraft count`, `trace`, `sample` or `values` recorded, a comparison that `engraft compare -o`
+    /// kept, or what `match`, `carry` or `compare --matrix` wrote with --json [default: those in this folder]
     #[arg(value_name = "REC")]
     recordings: Vec<PathBuf>,
     /// The port of the address [default: one that is free]

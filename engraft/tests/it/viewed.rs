@@ -2,6 +2,7 @@
 
 mod browser;
 mod graphs;
+mod reports;
 mod saved;
 mod searched;
 mod trees;
@@ -310,6 +311,10 @@ fn all_pages() -> Vec<(&'static Path, &'static str, Vec<String>)> {
                 "flame?inverted=1",
             ]),
         ),
+        (graphs::large_function(), "large.engraft", owned(&["function?name=large"])),
+        (reports::reports(), "match.json", owned(&["functions", "unmatched", "data", "function?name=main"])),
+        (reports::reports(), "carry.json", owned(&["functions", "ranges", "elsewhere"])),
+        (reports::reports(), "matrix.json", owned(&["functions", "functions?of=1"])),
         (both(), "both.engraft", owned(&compared)),
     ];
     all.extend(trees::pages());

@@ -44,13 +44,13 @@ pub fn answer(place: &Place<'_>, asked: &Asked<'_>) -> Result<Answer, NoPage> {
     }
 }
 
-fn of(all: &BTreeMap<String, Amount>, metric: &str) -> f64 {
+pub fn of(all: &BTreeMap<String, Amount>, metric: &str) -> f64 {
     all.get(metric).copied().unwrap_or_default().0
 }
 
 /// By how much two numbers differ, with a bar from the middle: to the left what is less, to the right what is
 /// more, as long as `largest` is half of it.
-fn difference(old: f64, new: f64, largest: f64) -> Cell {
+pub fn difference(old: f64, new: f64, largest: f64) -> Cell {
     let by = new - old;
     let length = if largest > 0.0 { (50.0 * by.abs() / largest).min(50.0) } else { 0.0 };
     let bar = match by < 0.0 {
@@ -62,11 +62,11 @@ fn difference(old: f64, new: f64, largest: f64) -> Cell {
 }
 
 /// New over old; not known, if there was nothing.
-fn ratio(old: f64, new: f64) -> Value<'static> {
+pub fn ratio(old: f64, new: f64) -> Value<'static> {
     if old > 0.0 { Value::Number(new / old) } else { Value::Unknown }
 }
 
-fn ratio_cell(old: f64, new: f64) -> Cell {
+pub fn ratio_cell(old: f64, new: f64) -> Cell {
     match ratio(old, new) {
         Value::Number(n) => Cell { title: n.to_string(), ..Cell::of(&format!("{n:.2}")) },
         other => other.cell(),
@@ -74,7 +74,7 @@ fn ratio_cell(old: f64, new: f64) -> Cell {
 }
 
 /// A number of each build in percent of the larger one.
-fn normalised(n: f64, other: f64) -> f64 {
+pub fn normalised(n: f64, other: f64) -> f64 {
     MetricRow::new("", n, other).normalised.old / 100.0
 }
 

@@ -56,6 +56,11 @@ impl Frame {
         }
     }
 
+    /// With the command that prints the same, where that is not `engraft show REC`.
+    pub fn with_command(self, command: String) -> Frame {
+        Frame { command, ..self }
+    }
+
     /// With these pages of the same recording; `here` is the one that it is around.
     pub fn with_tabs(mut self, here: &str, all: &[(&'static str, &str)]) -> Frame {
         let tab =
@@ -71,7 +76,7 @@ impl Frame {
             return self;
         }
         let query = query.only(&[
-            "q", "sort", "order", "name", "metric", "n", "inverted", "between", "thread", "path", "nth",
+            "q", "sort", "order", "name", "metric", "n", "inverted", "between", "thread", "path", "nth", "of",
         ]);
         let twin = |name, end| Tab { name, href: query.link(&format!("{page}.{end}")), is_here: false };
         self.twins = vec![twin("JSON", "json"), twin("CSV", "csv")];

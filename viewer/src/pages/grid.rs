@@ -19,6 +19,9 @@ pub const LONGEST_IN_FILE: usize = 1000;
 /// How many places the orders have together that are kept: some megabytes of them.
 const KEPT: usize = 6_000_000;
 
+/// What else an address says of a table.
+const STATE: [&str; 9] = ["q", "sort", "order", "metric", "name", "swap", "of", "inverted", "flat"];
+
 /// What stands in a cell, as it is sorted by.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Value<'a> {
@@ -302,7 +305,7 @@ impl<'a, R> Rows<'a, R> {
 
     /// What `query` asks for; orders are kept in `orders`, of recording `n`.
     pub fn grid(&self, query: &Query, orders: &Orders, n: usize) -> Grid {
-        let state = query.only(&["q", "sort", "order", "metric", "name", "swap", "inverted", "flat"]);
+        let state = query.only(&STATE);
         let is_reversed = query.get("order").is_some();
         let order = Order { places: self.places(query, &state, orders, n), n: self.rows.len(), is_reversed };
         let is_in_file = query.get("file").is_some();
@@ -333,9 +336,10 @@ impl<'a, R> Rows<'a, R> {
             n_all: self.rows.len(),
             is_in_file,
             q: query.get("q").unwrap_or_default().to_owned(),
-            kept: ["sort", "order", "metric", "name", "swap", "inverted", "flat"]
+            kept: STATE
                 .into_iter()
-                .filter_map(|name| Some((name, query.get(name)?.to_owned())))
+                .filter(|name| *name != "q")
+                .flat_map(|name| query.all(name).map(move |value| (name, value.to_owned())))
                 .collect(),
             pieces: state.link(&format!("{}.rows", self.page)),
             before: (from > 0).then(|| at(from.saturating_sub(n_wanted)).link(self.page)),

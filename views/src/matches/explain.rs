@@ -75,7 +75,8 @@ pub struct BlockView {
 }
 
 impl RowView {
-    fn how(&self) -> String {
+    /// How the pair was found, and how sure it is; or which build alone has it.
+    pub fn how(&self) -> String {
         match (&self.old, &self.new, &self.method) {
             (Some(_), Some(_), Some(method)) => {
                 let confidence = self.confidence.unwrap_or_default();

@@ -158,6 +158,8 @@ fn compared(args: &Args, matrix: &Matrix, given: &Given, runs: &[Run]) -> anyhow
             largest: view.outliers.first().cloned(),
             fails,
             runs,
+            totals: view.totals,
+            functions: view.functions,
         })
     };
     matrix.builds.iter().enumerate().filter(|(n, _)| *n != against).map(row).collect()

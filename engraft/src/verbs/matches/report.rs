@@ -78,7 +78,11 @@ fn rate(rates: &Rates) -> RateView {
         n_new: rates.n_new,
         matched_old: rates.matched_old,
         matched_new: rates.matched_new,
-        stages: rates.stages.iter().map(|&(stage, matched_new)| StageView { stage, matched_new }).collect(),
+        stages: rates
+            .stages
+            .iter()
+            .map(|&(stage, matched_new)| StageView { stage: stage.into(), matched_new })
+            .collect(),
     }
 }
 

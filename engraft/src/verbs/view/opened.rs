@@ -1,17 +1,22 @@
 //! Recordings that are looked at: found, opened when they are first asked for, and kept.
 
+use super::reports::{self, Report, failed};
 use crate::input::{self, Source};
-use crate::output;
 use crate::verbs::sample::recorded::Recorded;
-use crate::verbs::{query, show, values};
+use crate::verbs::show::{self, CountedFunction};
+use crate::verbs::{query, values};
 use anyhow::Context as _;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::SystemTime;
 use viewer::{Drawing, Failed, FlowGraph, Recordings};
+use views::carry::CarryView;
 use views::compare::kept::KeptComparison;
+use views::compare::matrix::MatrixView;
 use views::count::CountView;
+use views::matches::MatchView;
+use views::matches::explain::ExplainView;
 use views::query::QueryView;
 use views::query::hottest::HottestView;
 use views::recordings::{RecordingRow, RecordingsView, What};
@@ -28,6 +33,15 @@ pub struct Opened {
     files: Vec<File>,
     /// Where sources may be.
     sources: Vec<PathBuf>,
+    /// The function that was asked for last: its page asks for its code, then for its graph.
+    last: Mutex<Option<Last>>,
+}
+
+/// A function of a recording, by its name.
+struct Last {
+    n: usize,
+    name: String,
+    function: Arc<CountedFunction>,
 }
 
 /// What was read of a recording, once that was asked for.
@@ -40,6 +54,7 @@ struct File {
     sampled: OnceLock<Result<Arc<SampleView>, Failed>>,
     trees: Mutex<Vec<(String, Tree)>>,
     times: Mutex<Vec<(Shown, Arc<TimeView>)>>,
+    report: Report,
 }
 
 /// How many symbols are shown on both sides of what was looked for in a trace.
@@ -77,7 +92,10 @@ impl Opened {
         let names = names.map(|entry| PathBuf::from(entry.file_name()));
         let is_one = |path: &PathBuf| {
             let ends = path.extension().is_some_and(|end| end == "engraft" || end == "trace");
-            ends && (input::is_recording(path) || input::is_trace(path) || input::is_comparison(path))
+            let is_report =
+                path.extension().is_some_and(|end| end == "json") && reports::what(path).is_some();
+            is_report
+                || ends && (input::is_recording(path) || input::is_trace(path) || input::is_comparison(path))
         };
         let mut found: Vec<(SystemTime, PathBuf)> =
             names.filter(is_one).filter_map(|path| Some((written(&path)?, path))).collect();
@@ -97,17 +115,31 @@ impl Opened {
             sampled: OnceLock::new(),
             trees: Mutex::default(),
             times: Mutex::default(),
+            report: Report::default(),
         };
         Opened {
             list: RecordingsView { schema: RecordingsView::SCHEMA, recordings },
             files: paths.into_iter().map(file).collect(),
             sources: Vec::new(),
+            last: Mutex::new(None),
         }
     }
 
     /// With sources below these folders, and none from elsewhere.
     pub fn with_sources(self, folders: Vec<PathBuf>) -> Opened {
         Opened { sources: folders, ..self }
+    }
+
+    /// Function `name` of recording `n`.
+    fn one(&self, n: usize, name: &str) -> Result<Arc<CountedFunction>, Failed> {
+        let last = || self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = last().as_ref().filter(|last| last.n == n && last.name == name) {
+            return Ok(found.function.clone());
+        }
+        let opened = CountedFunction::open(&self.file(n)?.path, name).map_err(|err| failed(&err))?;
+        let function = Arc::new(opened);
+        *last() = Some(Last { n, name: name.to_owned(), function: function.clone() });
+        Ok(function)
     }
 
     fn file(&self, n: usize) -> Result<&File, Failed> {
@@ -138,6 +170,9 @@ fn row(path: &Path) -> anyhow::Result<RecordingRow> {
     if input::is_trace(path) {
         return Ok(row(What::Trace, None));
     }
+    if let Some(what) = reports::what(path) {
+        return Ok(row(what, None));
+    }
     let source = Source::read(path)?;
     if let Some(recording) = source.sampled()? {
         let command = recording.run.map(|run| crate::verbs::count::fill::run_view(&run).command_line());
@@ -149,11 +184,6 @@ fn row(path: &Path) -> anyhow::Result<RecordingRow> {
     let run = source.needed_recording()?.run;
     let command = run.map(|run| crate::verbs::count::fill::run_view(&run).command_line());
     Ok(row(What::Counts, command))
-}
-
-/// Why something is not shown, as it is said on the command line.
-fn failed(err: &anyhow::Error) -> Failed {
-    Failed { what: format!("{err:#}"), hint: output::hint(err) }
 }
 
 impl Recordings for Opened {
@@ -168,11 +198,31 @@ impl Recordings for Opened {
     }
 
     fn function(&self, n: usize, name: &str) -> Result<FunctionView, Failed> {
-        show::function_of(&self.file(n)?.path, name, &self.sources).map_err(|err| failed(&err))
+        Ok(self.one(n, name)?.view(&self.file(n)?.path, &self.sources))
     }
 
     fn graph(&self, n: usize, name: &str, drawing: &Drawing<'_>) -> Result<FlowGraph, Failed> {
-        show::graph_of(&self.file(n)?.path, name, drawing).map_err(|err| failed(&err))
+        Ok(self.one(n, name)?.graph(drawing))
+    }
+
+    fn matched(&self, n: usize) -> Result<Arc<MatchView>, Failed> {
+        let file = self.file(n)?;
+        file.report.matched(&file.path)
+    }
+
+    fn explained(&self, n: usize, name: &str) -> Result<ExplainView, Failed> {
+        let file = self.file(n)?;
+        file.report.explained(&file.path, name)
+    }
+
+    fn carried(&self, n: usize) -> Result<Arc<CarryView>, Failed> {
+        let file = self.file(n)?;
+        file.report.carried(&file.path)
+    }
+
+    fn matrix(&self, n: usize) -> Result<Arc<MatrixView>, Failed> {
+        let file = self.file(n)?;
+        file.report.matrix(&file.path)
     }
 
     fn valued(&self, n: usize) -> Result<Arc<ValuesView>, Failed> {

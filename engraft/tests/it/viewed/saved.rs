@@ -139,7 +139,7 @@ fn pages_of_a_file_are_as_wide_and_as_readable_as_those_of_a_server() {
                 browser.theme(theme);
                 browser.open("about:blank");
                 browser.open(&format!("{address}#/0/{page}"));
-                browser.until("return document.querySelector('#page td[title]') !== null");
+                browser.until("return document.getElementById('page').dataset.page !== undefined");
                 let wide = browser.script("return document.documentElement.scrollWidth - innerWidth");
                 assert!(wide.as_i64() <= Some(0), "{page} is {wide} wider than {width}");
                 let found = browser.script_later(&axe);

@@ -147,7 +147,7 @@ fn split<'a>((group, depth): Group<'a>, texts: &[&[u8]], n_others: usize) -> Vec
     groups.map(|group| (group, depth + common + BYTES)).collect()
 }
 
-/// The first bytes as a number that is in their order, then how many there are: what ends sooner comes sooner.
+/// The first bytes as a number in their order, then how many there are: what ends sooner comes sooner.
 fn next_bytes(bytes: &[u8]) -> u128 {
     let mut next = [0; BYTES];
     for (to, byte) in next.iter_mut().zip(bytes) {
