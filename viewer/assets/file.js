@@ -80,7 +80,7 @@ function show() {
     scrollTo(0, 0);
   }
   if (isNew) {
-    shown = { name, grids: [...holder.querySelectorAll(".grid")].map((element) => new Grid(element, name)) };
+    shown = { name, grids: [...holder.querySelectorAll("div.grid")].map((element) => new Grid(element, name)) };
     holder.querySelectorAll(".search button").forEach((button) => {
       if (!button.form.querySelector("select")) button.hidden = true;
     });

@@ -137,7 +137,7 @@ class Grid {
   }
 }
 
-document.querySelectorAll(".grid").forEach((element) => {
+document.querySelectorAll("div.grid").forEach((element) => {
   element.querySelector(".search button")?.setAttribute("hidden", "");
   new Grid(element);
 });

@@ -211,12 +211,15 @@ impl Page {
         let mut rest = self.body.as_str();
         while let Some((before, behind)) = rest.split_once(HREF) {
             let Some((link, behind)) = behind.split_once('"') else { break };
-            out.push_str(before);
             let link = unescaped(link);
             if link.starts_with('#') {
-                out.push_str(&[HREF, &link, "\""].concat());
+                out.push_str(&[before, HREF, &link, "\""].concat());
             } else if let Some(link) = to(&link) {
-                out.push_str(&[HREF, &link.replace('&', "&amp;"), "\""].concat());
+                out.push_str(&[before, HREF, &link.replace('&', "&amp;"), "\""].concat());
+            } else {
+                // What leads nowhere opens nothing, either.
+                let opens = before.rfind(" aria-expanded=\"").filter(|at| !before[*at..].contains('>'));
+                out.push_str(opens.map_or(before, |at| &before[..at]));
             }
             rest = behind;
         }
@@ -333,7 +336,7 @@ mod tests {
     #[test]
     fn a_body_has_its_links_changed_and_nothing_else() {
         let text = "<title>a &#60;b&#62;</title><body><p>x <a class=\"q\" href=\"to?a=1&#38;b=2\">t</a> \
-            <a href=\"#b1\">b</a> <a href=\"gone\">g</a> href=&#34;no&#34;<dialog id=\"keys\">";
+            <a href=\"#b1\">b</a> <a aria-expanded=\"true\" href=\"gone\">g</a> href=&#34;no&#34;<dialog id=\"keys\">";
         let page = Page::of(text).unwrap();
         assert_eq!(page.title, "a <b>");
         assert_eq!(links(&page.body).collect::<Vec<_>>(), ["to?a=1&b=2", "#b1", "gone"]);

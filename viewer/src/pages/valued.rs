@@ -25,6 +25,9 @@ const TABS: [(&str, &str); 5] = [
     ("advice", "advice"),
 ];
 
+/// How many values of each argument are shown, and how many numbers of iterations.
+const MOST_VALUES: &str = "100";
+
 /// What is asked for of a recording.
 pub fn answer(place: &Place<'_>, asked: &Asked<'_>) -> Result<Answer, NoPage> {
     if asked.page.is_empty() {
@@ -89,7 +92,7 @@ impl Page<'_> {
 
     /// Rows below a heading, as they are: their state is not the address's, since a page has several.
     fn fixed<R>(&self, of: &str, rows: &Rows<'_, R>) -> Grid {
-        let state = self.asked.query.only(&["file"]).with("name", Some(of));
+        let state = self.asked.query.only(&["file"]).with("name", Some(of)).with("rows", Some(MOST_VALUES));
         rows.grid(&state, self.place.orders, self.place.n).fixed()
     }
 
@@ -111,13 +114,15 @@ impl Page<'_> {
             Column::new("iterations", "an instance", |one: &TripsView| Value::Count(one.iterations)),
         ];
         let rows = Rows { page: "trips", noun: "trip counts", rows: &of.trip_counts, by: "", name, columns };
+        let grid = self.fixed(&n.to_string(), &rows);
+        let without_row = of.trip_counts.len().saturating_sub(grid.rows.len()) as u64;
         ShownColumn {
             name: "Trip counts".to_owned(),
             type_name: String::new(),
             said: format!("{} different", count(of.trip_counts.len() as u64)),
             statistics: Vec::new(),
-            grid: self.fixed(&n.to_string(), &rows),
-            without_row: String::new(),
+            grid,
+            without_row: if without_row > 0 { count(without_row) } else { String::new() },
         }
     }
 
@@ -136,7 +141,8 @@ impl Page<'_> {
             Column::new("bits", "of the value, hexadecimal", |one: &ValueView| Value::Text(&one.bits)),
         ];
         let rows = Rows { page: key, noun: "values", rows: &of.top, by: "", name: of_value, columns };
-        let without_row = of.distinct.saturating_sub(of.top.len() as u64);
+        let grid = self.fixed(function, &rows);
+        let without_row = of.distinct.saturating_sub(grid.rows.len() as u64);
         ShownColumn {
             name: of.name.clone(),
             type_name: of.type_name.clone(),
@@ -150,7 +156,7 @@ impl Page<'_> {
                 ),
             },
             statistics: of.statistics.as_ref().map(statistics).unwrap_or_default(),
-            grid: self.fixed(function, &rows),
+            grid,
             without_row: if without_row > 0 { count(without_row) } else { String::new() },
         }
     }

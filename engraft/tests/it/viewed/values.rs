@@ -65,7 +65,7 @@ fn values_of_calls_and_loops_are_those_of_json() {
         );
         let shown = cells(&browser, &table, &["value", "count", "bits"]);
         let top = column["top"].as_array().expect("values");
-        assert!(!top.is_empty() && shown.len() == top.len(), "{table}: {shown:?}");
+        assert!(!top.is_empty() && shown.len() == top.len().min(100), "{table}: {shown:?}");
         for (row, want) in shown.iter().zip(top) {
             let text = |key: &str| want[key].as_str().unwrap_or_default().to_owned();
             assert_eq!(row, &[text("value"), want["count"].to_string(), text("bits")]);
@@ -84,7 +84,7 @@ fn values_of_calls_and_loops_are_those_of_json() {
         [[
             of["instances"].to_string(),
             of["iterations"]["total"].as_f64().expect("a number").to_string(),
-            "7".to_owned()
+            of["trip_counts"].as_array().expect("rows").len().to_string()
         ]]
     );
     browser.click("#loops tr[data-place='1'] a");
