@@ -225,7 +225,7 @@ def starts(source, folder):
     for name, flags in [("old", "-O1"), ("new", "-O2")]:
         build(source, folder, name, flags)
         run(ENGRAFT, "trace", "-q", "--modules", "exe", "-o", name + ".trace", "--", "./" + name, rounds, cwd=folder)
-        run(ENGRAFT, "convert", "-q", name + ".trace", "-o", name + "-packed.trace", "--to", "packed", cwd=folder)
+        run(ENGRAFT, "trace", "pack", "-q", name + ".trace", "-o", name + "-packed.trace", cwd=folder)
     subprocess.run([ENGRAFT, "compare", "-q", "old-packed.trace", "new-packed.trace", "-o", "both.engraft"], cwd=folder,
                    stdout=subprocess.DEVNULL)
     first_page(folder, "both.engraft", 1000)

@@ -4,12 +4,14 @@
 //! what names hold (`*` stands for anything), `from` is the first row, `rows` how many there are.
 
 mod order;
+mod table;
 
 use crate::address::Query;
 use crate::escape;
 use askama::Template;
 use std::sync::{Arc, Mutex, PoisonError};
-use views::{Like, grouped, share};
+use table::Table;
+use views::{grouped, share};
 
 /// How many rows a page has, and a piece of it at most.
 const PIECE: usize = 200;
@@ -100,6 +102,16 @@ impl<'a, R> Column<'a, R> {
         value: impl Fn(&'a R) -> Value<'a> + 'a,
     ) -> Column<'a, R> {
         Column { key, note, value: Box::new(value), cell: None }
+    }
+
+    /// Of these rows, whatever they are.
+    fn of<'t>(&'t self, rows: &'a [R]) -> table::Column<'t>
+    where
+        'a: 't,
+    {
+        let value = |at: usize| rows.get(at).map_or(Value::Unknown, |row| (self.value)(row));
+        let cell = |at: usize| self.cell.as_ref().and_then(|cell| Some(cell(rows.get(at)?)));
+        table::Column { key: self.key, note: self.note, value: Box::new(value), cell: Box::new(cell) }
     }
 
     /// With other cells than those of its values.
@@ -282,148 +294,19 @@ impl Grid {
 }
 
 impl<'a, R> Rows<'a, R> {
-    /// The places of those rows that `query` asks for, in its order: the largest number first, names by
-    /// letter, what is not known last.
-    fn order(&self, query: &Query) -> Vec<u32> {
-        let wanted = query.get("q").map(pattern);
-        let wanted = wanted.as_deref().map(Like::new);
-        let is_wanted = |row: &R| wanted.as_ref().is_none_or(|wanted| wanted.fits((self.name)(row)));
-        let places = (0..).zip(self.rows).filter(|(_, row)| is_wanted(row)).map(|(place, _)| place);
-        let column = query.get("sort").and_then(|key| self.columns.iter().find(|column| column.key == key));
-        let row = |place: u32| usize::try_from(place).ok().and_then(|place| self.rows.get(place));
-        let Some(column) = column else { return places.collect() };
-        let value = |place: u32| row(place).map_or(Value::Unknown, |row| (column.value)(row));
-        let text = |place: u32| match value(place) {
-            Value::Text(text) => text,
-            _ => "",
-        };
-        match self.rows.first().map(|row| (column.value)(row)) {
-            Some(Value::Text(_)) => order::by_text(places, text),
-            _ => order::by_number(places, value),
-        }
-    }
-
     /// What `query` asks for; orders are kept in `orders`, of recording `n`.
     pub fn grid(&self, query: &Query, orders: &Orders, n: usize) -> Grid {
-        let state = query.only(&STATE);
-        let is_reversed = query.get("order").is_some();
-        let order = Order { places: self.places(query, &state, orders, n), n: self.rows.len(), is_reversed };
-        let is_in_file = query.get("file").is_some();
-        let n_wanted = match query.number("rows") {
-            None if is_in_file => LONGEST_IN_FILE,
-            n => n.unwrap_or(PIECE).clamp(1, LONGEST_PIECE),
-        };
-        let from = query.number("from").unwrap_or(0).min(order.len().saturating_sub(1));
-        let rows = (from..order.len()).take(n_wanted).filter_map(|place| {
-            let row = self.rows.get(order.at(place)?)?;
-            Some(Row {
-                place: place + 1,
-                name: if is_in_file { (self.name)(row).to_owned() } else { String::new() },
-                cells: self.columns.iter().map(|column| cell(column, row, is_in_file)).collect(),
-            })
-        });
-        let rows: Vec<Row> = rows.collect();
-        let at = |from: usize| {
-            state.with("from", Some(&from.to_string()).filter(|_| from > 0).map(String::as_str))
-        };
-        let end = from + rows.len();
-        Grid {
+        let rows = self.rows;
+        let name = |at: usize| rows.get(at).map_or("", |row| (self.name)(row));
+        let table = Table {
             page: self.page,
             noun: self.noun,
-            headings: self.headings(&state),
-            from,
-            n_found: order.len(),
-            n_all: self.rows.len(),
-            is_in_file,
-            q: query.get("q").unwrap_or_default().to_owned(),
-            kept: STATE
-                .into_iter()
-                .filter(|name| *name != "q")
-                .flat_map(|name| query.all(name).map(move |value| (name, value.to_owned())))
-                .collect(),
-            pieces: state.link(&format!("{}.rows", self.page)),
-            before: (from > 0).then(|| at(from.saturating_sub(n_wanted)).link(self.page)),
-            behind: (end < order.len()).then(|| at(end).link(self.page)),
-            rows,
-        }
-    }
-
-    /// Places of rows in an order that is kept, or that of the view.
-    fn places(&self, query: &Query, state: &Query, orders: &Orders, n: usize) -> Option<Arc<Vec<u32>>> {
-        let as_it_is = query.get("q").is_none()
-            && query.get("sort").is_none_or(|key| !self.columns.iter().any(|column| column.key == key));
-        let key = || format!("{n}/{}", state.with("order", None).link(self.page));
-        (!as_it_is).then(|| orders.get(&key(), || self.order(query)))
-    }
-
-    fn headings(&self, state: &Query) -> Vec<Heading> {
-        let by = state.get("sort").unwrap_or(self.by);
-        let is_reversed = state.get("order").is_some();
-        let heading = |column: &Column<'a, R>| {
-            let is_by = column.key == by;
-            let first = self.rows.first().map(|row| (column.value)(row));
-            let ascends = matches!(first, Some(Value::Text(_) | Value::Address(_)));
-            let turned = state.with("sort", Some(column.key)).with("order", None);
-            let turned = if is_by && !is_reversed { turned.with("order", Some("reversed")) } else { turned };
-            Heading {
-                name: column.key,
-                kind: self.kind(column),
-                note: column.note,
-                is_right: self.is_right(column),
-                href: turned.link(self.page),
-                sorted: match (is_by, ascends != is_reversed) {
-                    (false, _) => "",
-                    (true, true) => "ascending",
-                    (true, false) => "descending",
-                },
-            }
+            by: self.by,
+            n_rows: rows.len(),
+            name: &name,
+            columns: self.columns.iter().map(|column| column.of(rows)).collect(),
         };
-        self.columns.iter().map(heading).collect()
-    }
-
-    /// What stands in it, where that is known of any row.
-    fn kind(&self, column: &Column<'a, R>) -> &'static str {
-        let known = self.rows.iter().map(|row| (column.value)(row)).find(|value| *value != Value::Unknown);
-        known.map_or("number", |value| value.kind())
-    }
-
-    /// Whether numbers stand in it.
-    fn is_right(&self, column: &Column<'a, R>) -> bool {
-        self.rows.first().is_some_and(|row| (column.value)(row).is_right())
-    }
-}
-
-/// The cell of `row` in a column.
-fn cell<'a, R>(column: &Column<'a, R>, row: &'a R, is_in_file: bool) -> Cell {
-    let value = (column.value)(row);
-    let shown = column.cell.as_ref().map(|cell| cell(row));
-    let is_unknown = value == Value::Unknown;
-    let shown = shown.unwrap_or_else(|| value.cell());
-    let shown = Cell { is_right: value.is_right(), is_unknown, ..shown };
-    if is_in_file { shown.in_file(value) } else { shown }
-}
-
-/// In which order rows stand.
-struct Order {
-    /// Their places in the view; without it, all as they stand there.
-    places: Option<Arc<Vec<u32>>>,
-    /// How many rows the view has.
-    n: usize,
-    is_reversed: bool,
-}
-
-impl Order {
-    fn len(&self) -> usize {
-        self.places.as_ref().map_or(self.n, |places| places.len())
-    }
-
-    /// Where the row at `place` stands in the view.
-    fn at(&self, place: usize) -> Option<usize> {
-        let place = if self.is_reversed { self.len().checked_sub(place + 1)? } else { place };
-        match &self.places {
-            Some(places) => usize::try_from(*places.get(place)?).ok(),
-            None => Some(place),
-        }
+        table.grid(query, orders, n)
     }
 }
 
