@@ -40,15 +40,22 @@ fn cycles_are_those_of_chains_of_known_latency_within_the_error_that_is_said() {
         let mut n_steady = 0;
         for _ in 0..9 {
             let (holds, is_unsteady) = has_cycles(place.path(), &server, function, cycles);
-            held.push(holds);
+            held.push((holds, is_unsteady));
             n_steady += u32::from(!is_unsteady);
             if n_steady == 3 {
                 break;
             }
         }
     }
-    // What is said holds with 95 %: steady or not, of ten one may not.
-    let n_held = held.iter().filter(|held| **held).count();
-    assert!(held.len() - n_held <= 1 + held.len() / 10, "{held:?}");
+    // What is said holds with 95 %: of ten one may not. Where the tool says that the machine was not steady,
+    // as it is while something else takes the processor, it holds more often than not.
+    let n_of = |unsteady: bool| {
+        let of = held.iter().filter(|(_, is_unsteady)| *is_unsteady == unsteady);
+        (of.clone().filter(|(holds, _)| *holds).count(), of.count())
+    };
+    let (n_held, n) = n_of(false);
+    assert!(n - n_held <= 1 + n / 10, "{held:?}");
+    let (n_held, n) = n_of(true);
+    assert!(n - n_held <= 1 + n / 2, "{held:?}");
     server.end(true);
 }
