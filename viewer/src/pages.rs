@@ -124,6 +124,9 @@ impl Site {
             recording: &row.recording,
             what: row.what,
         };
+        if asked.page == "export" {
+            return place.export(&asked.query);
+        }
         let page = match row.what {
             What::Counts | What::Trace => counted::answer(&place, &asked),
             What::Values => valued::answer(&place, &asked),
@@ -135,12 +138,7 @@ impl Site {
         };
         page.unwrap_or_else(|why| match why {
             NoPage::Unknown => Answer::refused(404),
-            NoPage::Failed(failed) => {
-                let frame = Frame::new(&place, "not shown", "");
-                let page =
-                    NotShown { frame, what: &failed.what, hint: failed.hint.as_deref().unwrap_or_default() };
-                Answer { status: 404, ..Answer::page(&page) }
-            }
+            NoPage::Failed(failed) => place.not_shown(&failed),
         })
     }
 
@@ -167,6 +165,30 @@ struct Place<'a> {
     n: usize,
     recording: &'a str,
     what: What,
+}
+
+impl Place<'_> {
+    /// Why something of it is not shown.
+    fn not_shown(&self, failed: &Failed) -> Answer {
+        let frame = Frame::new(self, "not shown", "");
+        let page = NotShown { frame, what: &failed.what, hint: failed.hint.as_deref().unwrap_or_default() };
+        Answer { status: 404, ..Answer::page(&page) }
+    }
+
+    /// A file of it for another tool.
+    fn export(&self, query: &Query) -> Answer {
+        let wanted = query.get("to").unwrap_or_default();
+        let Some(export) = frame::exports(self.what).iter().find(|export| export.to == wanted) else {
+            return Answer::refused(404);
+        };
+        match self.recordings.exported(self.n, export.to) {
+            Ok(bytes) => Answer {
+                file: Some(export.disposition),
+                ..Answer::new(200, "application/octet-stream", bytes)
+            },
+            Err(failed) => self.not_shown(&failed),
+        }
+    }
 }
 
 /// Which recordings there are.

@@ -113,6 +113,14 @@ pub trait Recordings: Send + Sync {
         Err(Failed::of_another_kind(n))
     }
 
+    /// Recording `n` in a format of another tool, as `engraft convert --to` names it.
+    ///
+    /// # Errors
+    /// If it cannot be read, or has not what that format needs.
+    fn exported(&self, n: usize, _to: &str) -> Result<Vec<u8>, Failed> {
+        Err(Failed::of_another_kind(n))
+    }
+
     /// What recording `n` says of two builds.
     ///
     /// # Errors

@@ -180,7 +180,8 @@ fn resolved(path: &str, href: &str) -> Option<Link> {
     let query = Query::parse(query).with("file", None);
     let is_known = query.only(&[&PAGE_KEYS[..], &STATE_KEYS[..]].concat()) == query;
     // Pictures and twins are files of their own.
-    let is_page = is_known && !path.contains('.') && parts.last() != Some(&"graph");
+    let is_page =
+        is_known && !path.contains('.') && !matches!(parts.last(), Some(&("graph" | "plot" | "export")));
     // Each page has one name, in whatever order an address says what it is.
     let named = PAGE_KEYS.iter().filter_map(|key| Some((key, query.get(key)?)));
     let page = named.fold(Query::default(), |page, (key, value)| page.with(key, Some(value)));

@@ -380,6 +380,26 @@ fn no_page_keeps_anybody_from_reading_it() {
 }
 
 #[test]
+fn recordings_are_there_for_other_tools() {
+    needs!("gcc", "chromium", "chromedriver");
+    let place = folder();
+    std::fs::copy(many().join("many.engraft"), place.path().join("many.engraft")).expect("copied");
+    let viewed = Viewed::start(place.path(), &["--no-open", "many.engraft"]);
+    let browser = Browser::start();
+    browser.open(&viewed.address);
+    assert_eq!(browser.texts("footer a.export"), ["KCachegrind", "pprof"]);
+    let fetched = "const done = arguments[arguments.length - 1];\
+        fetch(document.querySelector('a.export').href).then(async (of) =>\
+        done([of.headers.get('content-disposition'), await of.text()]))";
+    let said = browser.script_later(fetched);
+    engraft(place.path(), "convert -q --to callgrind many.engraft -o want.callgrind").ok();
+    let want = std::fs::read_to_string(place.path().join("want.callgrind")).expect("it was written");
+    assert!(want.contains("fn=") && want.len() > 1000, "{want}");
+    assert_eq!(said, serde_json::json!(["attachment; filename=\"callgrind.out.engraft\"", want]));
+    browser.check_quiet(&viewed.address);
+}
+
+#[test]
 fn it_ends_when_it_is_asked_to_and_says_when_it_cannot_start() {
     needs!("gcc", "kill");
     for signal in ["INT", "TERM"] {

@@ -2,6 +2,7 @@
 
 use super::Place;
 use crate::address::Query;
+use views::recordings::What;
 
 /// What is around a page.
 pub struct Frame {
@@ -17,6 +18,8 @@ pub struct Frame {
     pub command: String,
     /// Addresses of the page's twins.
     pub twins: Vec<Tab>,
+    /// Addresses of files of the recording for other tools.
+    pub exports: Vec<Tab>,
 }
 
 /// A name that leads somewhere.
@@ -39,6 +42,7 @@ impl Frame {
             tabs: Vec::new(),
             command: "engraft view".to_owned(),
             twins: Vec::new(),
+            exports: Vec::new(),
         };
         frame.with_twins("recordings", query)
     }
@@ -53,6 +57,14 @@ impl Frame {
             tabs: Vec::new(),
             command: command.trim_end().to_owned(),
             twins: Vec::new(),
+            exports: exports(place.what)
+                .iter()
+                .map(|export| Tab {
+                    name: export.name,
+                    href: Query::default().with("to", Some(export.to)).link("export"),
+                    is_here: false,
+                })
+                .collect(),
         }
     }
 
@@ -73,6 +85,7 @@ impl Frame {
     pub fn with_twins(mut self, page: &str, query: &Query) -> Frame {
         // A file has no others beside it.
         if query.get("file").is_some() {
+            self.exports.clear();
             return self;
         }
         let query = query.only(&[
@@ -81,6 +94,56 @@ impl Frame {
         let twin = |name, end| Tab { name, href: query.link(&format!("{page}.{end}")), is_here: false };
         self.twins = vec![twin("JSON", "json"), twin("CSV", "csv")];
         self
+    }
+}
+
+/// A file of a recording for another tool.
+pub struct Export {
+    /// The tool.
+    pub name: &'static str,
+    /// The format, as `engraft convert --to` names it.
+    pub to: &'static str,
+    /// As what it is kept, as HTTP says it.
+    pub disposition: &'static str,
+}
+
+/// Which there are of a recording.
+pub fn exports(what: What) -> &'static [Export] {
+    match what {
+        What::Samples => &[
+            Export {
+                name: "Firefox Profiler",
+                to: "firefox",
+                disposition: "attachment; filename=\"engraft.firefox.json\"",
+            },
+            Export {
+                name: "speedscope",
+                to: "folded",
+                disposition: "attachment; filename=\"engraft.folded\"",
+            },
+            Export { name: "pprof", to: "pprof", disposition: "attachment; filename=\"engraft.pb.gz\"" },
+        ],
+        What::Trace => &[
+            Export {
+                name: "Perfetto",
+                to: "chrome",
+                disposition: "attachment; filename=\"engraft.trace.json\"",
+            },
+            Export {
+                name: "speedscope",
+                to: "folded",
+                disposition: "attachment; filename=\"engraft.folded\"",
+            },
+        ],
+        What::Counts => &[
+            Export {
+                name: "KCachegrind",
+                to: "callgrind",
+                disposition: "attachment; filename=\"callgrind.out.engraft\"",
+            },
+            Export { name: "pprof", to: "pprof", disposition: "attachment; filename=\"engraft.pb.gz\"" },
+        ],
+        _ => &[],
     }
 }
 

@@ -2,12 +2,14 @@
 
 use super::reports::{self, Report, failed};
 use crate::input::{self, Source};
+use crate::output::Hinted;
 use crate::verbs::sample::recorded::Recorded;
 use crate::verbs::show::{self, CountedFunction};
 use crate::verbs::{query, values};
 use anyhow::Context as _;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::SystemTime;
 use viewer::{Drawing, Failed, FlowGraph, Recordings};
@@ -186,6 +188,25 @@ fn row(path: &Path) -> anyhow::Result<RecordingRow> {
     Ok(row(What::Counts, command))
 }
 
+/// The recording at `path` in a format of another tool.
+fn exported(path: &Path, to: &str) -> anyhow::Result<Vec<u8>> {
+    let folder = tempfile::tempdir().context("cannot make a folder for it")?;
+    let file = folder.path().join("export");
+    // By a process of its own, which says nothing here, and whose memory goes with it.
+    let us = std::env::current_exe().context("cannot find engraft itself")?;
+    let mut convert = Command::new(us);
+    convert.args(["convert", "-q", "--to", to, "-o"]).arg(&file).arg("--").arg(path).stdin(Stdio::null());
+    let done = convert.output().context("cannot start engraft convert")?;
+    if !done.status.success() {
+        let said = String::from_utf8_lossy(&done.stderr);
+        let mut lines = said.lines().map(|line| line.trim_start_matches("engraft: "));
+        let what = lines.next().unwrap_or("it cannot be converted").to_owned();
+        let hints: Vec<&str> = lines.map(|line| line.trim_start_matches("hint: ")).collect();
+        return Err(Hinted::new(what, hints.join("\n")).into());
+    }
+    std::fs::read(&file).with_context(|| format!("cannot read {}", file.display()))
+}
+
 impl Recordings for Opened {
     fn all(&self) -> &RecordingsView {
         &self.list
@@ -246,6 +267,10 @@ impl Recordings for Opened {
         let file = self.file(n)?;
         let find = || query::hottest(&file.path, PATH_BLOCKS, PATHS).map(Arc::new);
         file.hottest.get_or_init(|| find().map_err(|err| failed(&err))).clone()
+    }
+
+    fn exported(&self, n: usize, to: &str) -> Result<Vec<u8>, Failed> {
+        exported(&self.file(n)?.path, to).map_err(|err| failed(&err))
     }
 
     fn compared(&self, n: usize) -> Result<Arc<KeptComparison>, Failed> {
