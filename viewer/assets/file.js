@@ -28,7 +28,7 @@ function asked() {
   }
   const rest = page.toString();
   const name = rest ? `${path}?${rest}` : path;
-  return { name: pages[name] ? name : first, state };
+  return { name: Object.hasOwn(pages, name) ? name : first, state };
 }
 
 // A bar as long as the text of a cell says, in per cent, as a server would have put there.
@@ -51,7 +51,7 @@ function onlyPages(select, name) {
     option.disabled = !option.defaultSelected && !pages[`${path}?${wanted}`];
     n += option.disabled ? 0 : 1;
   }
-  select.form.hidden = n < 2;
+  if (n < 2) select.form.hidden = true;
 }
 
 // The address of the page `name` with its rows in this state.
@@ -76,6 +76,10 @@ function show() {
     document.title = page.title;
     holder.dataset.page = name;
     for (const cell of holder.querySelectorAll("td.drawn")) draw(cell);
+    // What only a server can look for.
+    for (const form of holder.querySelectorAll("form.search")) {
+      form.hidden = !form.closest("div.grid") && !form.querySelector("select");
+    }
     for (const select of holder.querySelectorAll("select[name]")) onlyPages(select, name);
     scrollTo(0, 0);
   }
@@ -120,7 +124,10 @@ class Grid {
     const by = sorted < 0 ? this.by : sorted;
     let rows = this.rows.filter(isLike(state.q));
     if (sorted >= 0) rows.sort(order(this.heads[sorted].dataset.kind, sorted));
-    if (state.order) rows.reverse();
+    if (state.order) {
+      const isKnown = (row) => by < 0 || !row.cells[by].querySelector(".unknown");
+      rows = [...rows.filter(isKnown).reverse(), ...rows.filter((row) => !isKnown(row))];
+    }
     this.body.replaceChildren(...rows);
     if (this.input && document.activeElement !== this.input) this.input.value = state.q;
     if (this.found) {

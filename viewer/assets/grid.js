@@ -94,8 +94,13 @@ class Grid {
     const address = new URL(this.element.dataset.pieces, location.href);
     address.searchParams.set("from", from);
     address.searchParams.set("rows", pieceLength);
-    const answer = await fetch(address);
-    if (!answer.ok || this.wanted !== from) return;
+    const answer = await fetch(address).catch(() => null);
+    if (!answer?.ok) {
+      // It may be there when it is asked for again.
+      if (this.wanted === from) this.wanted = undefined;
+      return;
+    }
+    if (this.wanted !== from) return;
     const piece = document.createElement("template");
     piece.innerHTML = `<table>${await answer.text()}</table>`;
     if (this.wanted !== from) return;
@@ -125,6 +130,7 @@ class Grid {
     if (!found || this.looking !== address.href) return;
     history.replaceState(history.state, "", address);
     this.element.dataset.pieces = found.dataset.pieces;
+    document.querySelectorAll('input[type="hidden"][name="q"]').forEach((field) => (field.value = q));
     this.element.querySelector(".found").replaceWith(found.querySelector(".found"));
     const table = found.querySelector("table.rows");
     this.table.replaceWith(table);

@@ -3,7 +3,7 @@
 // Keys: what has `data-key` is clicked, or takes the next keys if one can write in it.
 function onKey(event) {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
-  const writes = event.target instanceof HTMLInputElement || event.target instanceof HTMLTextAreaElement;
+  const writes = event.target.matches?.("input:not([type=checkbox], [type=radio]), textarea, select");
   if (writes) {
     if (event.key === "Escape") event.target.blur();
     return;

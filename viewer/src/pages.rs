@@ -42,18 +42,27 @@ pub struct Answer {
     pub location: Option<String>,
     /// As what it is kept, if it is to be.
     pub file: Option<&'static str>,
+    /// The hash of the style within it, as a policy names it.
+    pub style: Option<String>,
 }
 
 const HTML: &str = "text/html; charset=utf-8";
 
 impl Answer {
     fn new(status: u16, kind: &'static str, bytes: impl Into<Bytes>) -> Answer {
-        Answer { status, kind, bytes: bytes.into(), location: None, file: None }
+        Answer { status, kind, bytes: bytes.into(), location: None, file: None, style: None }
     }
 
-    /// That it is not answered: to who may be anybody, nothing is said.
+    /// A refusal without details, since the client may be anyone.
     pub fn refused(status: u16) -> Answer {
         Answer::new(status, "text/plain; charset=utf-8", format!("{status}\n"))
+    }
+
+    /// A picture, shown alone, with its own style.
+    fn picture(svg: String) -> Answer {
+        let style = svg.split_once("<style>").and_then(|(_, rest)| Some(rest.split_once("</style>")?.0));
+        let style = style.map(assets::hash);
+        Answer { style, ..Answer::new(200, "image/svg+xml", svg) }
     }
 
     /// A page.
@@ -146,7 +155,7 @@ impl Site {
     fn top(&self, asked: &Asked<'_>) -> Answer {
         let all = self.recordings.all();
         match asked.page {
-            "" if all.recordings.len() == 1 => Answer::elsewhere("0/functions"),
+            "" if all.recordings.len() == 1 => Answer::elsewhere("0/"),
             "" => Answer::page(&Index { frame: Frame::top(&asked.query), all }),
             "recordings.json" => Answer::twin(all, Form::Json, &asked.query),
             "recordings.csv" => Answer::twin(all, Form::Csv, &asked.query),

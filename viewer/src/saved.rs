@@ -21,17 +21,17 @@ use base64::engine::general_purpose::STANDARD;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde::{Serialize, Serializer};
-use sha2::{Digest as _, Sha256};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::Write as _;
 use std::sync::Arc;
 
-/// What an address says that makes it another page of the file.
+/// Keys of a query that select a page.
 const PAGE_KEYS: [&str; 5] = ["name", "n", "metric", "swap", "by"];
-/// What an address says of rows, which the file's own script obeys.
+/// Keys of a query that sort and search rows, which the file's own script does.
 const STATE_KEYS: [&str; 4] = ["sort", "order", "q", "from"];
-/// Pages of these alone are limited: there is one for each function, or interval; and what part of them.
+/// Keys of pages that are limited, of which there is one for each function or interval; and by what the
+/// limit is divided.
 const LIMITED_BY: [(&str, usize); 2] = [("name", 1), ("n", 2)];
 
 /// How many rows of the first page are there without script.
@@ -179,9 +179,13 @@ fn resolved(path: &str, href: &str) -> Option<Link> {
     let path = parts.join("/");
     let query = Query::parse(query).with("file", None);
     let is_known = query.only(&[&PAGE_KEYS[..], &STATE_KEYS[..]].concat()) == query;
-    // Pictures and twins are files of their own.
-    let is_page =
-        is_known && !path.contains('.') && !matches!(parts.last(), Some(&("graph" | "plot" | "export")));
+    // Pictures and twins are files of their own, and calls of one function are looked for in the whole run.
+    let has_room = match parts.last() {
+        Some(&("graph" | "plot" | "export" | "search")) => false,
+        Some(&("callers" | "tree" | "flame" | "time")) => query.get("name").is_none(),
+        _ => true,
+    };
+    let is_page = is_known && has_room && !path.contains('.');
     // Each page has one name, in whatever order an address says what it is.
     let named = PAGE_KEYS.iter().filter_map(|key| Some((key, query.get(key)?)));
     let page = named.fold(Query::default(), |page, (key, value)| page.with(key, Some(value)));
@@ -290,13 +294,12 @@ fn file(first: &Page, pages: &[(String, Page)], n_left_out: usize) -> Result<Str
     let json = serde_json::to_vec(&InOrder(pages)).map_err(|err| failed(&err))?;
     let packed = packed.write_all(&json).and_then(|()| packed.finish()).map_err(|err| failed(&err))?;
     let asset = |name| assets::find(name).map_or("", |(_, text)| text);
-    let hash = |text: &str| format!("'sha256-{}'", STANDARD.encode(Sha256::digest(text)));
     let scripts: Vec<&str> = assets::IN_FILES.iter().map(|name| asset(name)).collect();
-    let hashes: Vec<String> = scripts.iter().map(|text| hash(text)).collect();
+    let hashes: Vec<String> = scripts.iter().map(|text| assets::hash(text)).collect();
     let style = asset("viewer.css");
     let policy = format!(
         "default-src 'none'; img-src data:; style-src {}; script-src {}; base-uri 'none'; form-action 'none'",
-        hash(style),
+        assets::hash(style),
         hashes.join(" ")
     );
     let whole = Whole {

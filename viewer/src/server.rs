@@ -9,7 +9,7 @@ use connection::Connection;
 use guard::Token;
 use std::io;
 use std::net::{Ipv4Addr, Shutdown, SocketAddrV4, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -109,6 +109,8 @@ impl Server {
 #[derive(Default)]
 struct Slots {
     open: Mutex<Vec<Open>>,
+    /// The number of the next one: none comes twice, since who has gone may not know it yet.
+    next: AtomicU64,
 }
 
 struct Open {
@@ -135,7 +137,7 @@ impl Slots {
             let at = open.iter().position(|open| !open.has_token.load(Ordering::Relaxed))?;
             let _gone = open.remove(at).stream.shutdown(Shutdown::Both);
         }
-        let id = open.last().map_or(0, |last| last.id + 1);
+        let id = slots.next.fetch_add(1, Ordering::Relaxed);
         let has_token = Arc::new(AtomicBool::new(false));
         open.push(Open { id, stream: stream.try_clone().ok()?, has_token: has_token.clone() });
         Some(Slot { id, slots: slots.clone(), has_token })

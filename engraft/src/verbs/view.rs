@@ -55,6 +55,12 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         [] => Opened::here(),
         named => Opened::named(named)?,
     };
+    if args.html.is_some() && !args.source.is_empty() && !args.with_source {
+        let hint = "--with-source puts lines of sources into the file";
+        return Err(
+            Hinted::new("--source says where sources are, and none is shown in the file", hint).into()
+        );
+    }
     let folders = match args.source.as_slice() {
         // Who is given the file is not to see sources that nobody meant to give.
         _ if args.html.is_some() && !args.with_source => Vec::new(),

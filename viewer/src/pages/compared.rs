@@ -69,7 +69,8 @@ pub fn ratio(old: f64, new: f64) -> Value<'static> {
 pub fn ratio_cell(old: f64, new: f64) -> Cell {
     match ratio(old, new) {
         Value::Number(n) => Cell { title: n.to_string(), ..Cell::of(&format!("{n:.2}")) },
-        other => other.cell(),
+        _ if new > 0.0 => Cell { title: "the old build has none".to_owned(), ..Cell::of("new") },
+        _ => Cell { title: "neither build has any".to_owned(), ..Cell::of("–") },
     }
 }
 
@@ -84,7 +85,21 @@ fn sure(confidence: f64) -> Cell {
 
 /// The same place of both builds.
 fn both(places: &Both<String>) -> String {
-    if places.old == places.new { places.old.clone() } else { format!("{} | {}", places.old, places.new) }
+    match places.old == places.new {
+        true => places.old.clone(),
+        false => format!("{} (new: {})", places.old, places.new),
+    }
+}
+
+/// Where an interval ends; of rounds that are compared together, how many there are in each build.
+fn end(places: &Both<String>) -> String {
+    match (places.old.strip_suffix(" rounds"), places.new.strip_suffix(" rounds")) {
+        (Some(old), Some(new)) if old == new => format!("its end, after {} rounds in all", grouped(old)),
+        (Some(old), Some(new)) => {
+            format!("its end, after {} rounds in all (new: {})", grouped(old), grouped(new))
+        }
+        _ => both(places),
+    }
 }
 
 fn function_link(name: &str) -> String {
@@ -192,8 +207,10 @@ fn function_rows<'a>(functions: &'a [FunctionRow], metric: &'a str) -> Rows<'a, 
             Value::Share(normalised(pair(row).1, pair(row).0))
         }),
         Column::new("max", "the larger one", move |row| Value::Number(pair(row).0.max(pair(row).1))),
-        Column::new("calls", "in the old build", |row: &FunctionRow| Value::Number(of(&row.old, "calls"))),
-        Column::new("then", "calls in the new build", |row: &FunctionRow| {
+        Column::new("old calls", "of the old build", |row: &FunctionRow| {
+            Value::Number(of(&row.old, "calls"))
+        }),
+        Column::new("new calls", "of the new build", |row: &FunctionRow| {
             Value::Number(of(&row.new, "calls"))
         }),
         Column::new("function", "what people call it", |row: &FunctionRow| Value::Text(&row.name))
@@ -217,7 +234,12 @@ fn function(place: &Place<'_>, asked: &Asked<'_>, kept: &Arc<KeptComparison>) ->
     if matches!(asked.form, Form::Json | Form::Csv) {
         return Ok(Answer::twin(&found, asked.form, &asked.query));
     }
-    let rows = metric_rows(&found.metrics).grid(&asked.query, place.orders, place.n);
+    // What changed most says most.
+    let query = match asked.query.get("sort") {
+        None => asked.query.with("sort", Some("difference")),
+        Some(_) => asked.query.clone(),
+    };
+    let rows = metric_rows(&found.metrics).grid(&query, place.orders, place.n);
     if asked.form == Form::Rows {
         return Ok(Answer::page(&rows));
     }
@@ -230,7 +252,7 @@ fn function(place: &Place<'_>, asked: &Asked<'_>, kept: &Arc<KeptComparison>) ->
     let frame = Frame::new(place, name, &format!("function {}", word(name)));
     let confidence = at.and_then(|at| view.functions.get(at)).map(|row| format!("{:.2}", row.confidence));
     Ok(Answer::page(&OfBoth {
-        frame: frame.with_tabs("", &TABS).with_twins("function", &asked.query),
+        frame: frame.with_tabs("functions", &TABS).with_twins("function", &asked.query),
         name,
         confidence: confidence.unwrap_or_default(),
         before: link(at.and_then(|at| at.checked_sub(1))),
@@ -238,7 +260,7 @@ fn function(place: &Place<'_>, asked: &Asked<'_>, kept: &Arc<KeptComparison>) ->
         outliers: here
             .iter()
             .take(MOST_PLACES)
-            .map(|&(n, row)| (n, both(&row.from), both(&row.to), difference(row.old.0, row.new.0, 0.0).text))
+            .map(|&(n, row)| (n, both(&row.from), end(&row.to), difference(row.old.0, row.new.0, 0.0).text))
             .collect(),
         n_more: here.len().saturating_sub(MOST_PLACES),
         all: Query::default().with("q", Some(name)).link("outliers"),
@@ -266,7 +288,7 @@ fn metric_rows(metrics: &[MetricRow]) -> Rows<'_, MetricRow> {
         Column::new("new %", "of the larger one", |row: &MetricRow| Value::Share(row.normalised.new / 100.0))
             .shown(move |row| share(row.normalised.new)),
     ];
-    Rows { page: "function", noun: "metrics", rows: metrics, by: "", name, columns }
+    Rows { page: "function", noun: "metrics", rows: metrics, by: "difference", name, columns }
 }
 
 /// Functions that ran in one of both alone.
@@ -308,7 +330,7 @@ fn outliers(place: &Place<'_>, asked: &Asked<'_>, kept: &Arc<KeptComparison>) ->
         return Answer::twin(&Outliers(&kept.comparison), asked.form, &asked.query);
     }
     let all = &kept.comparison.outliers;
-    let place_of = |row: &OutlierRow| format!("{} to {}", both(&row.from), both(&row.to));
+    let place_of = |row: &OutlierRow| format!("{} to {}", both(&row.from), end(&row.to));
     let rows: Vec<Row<'_>> = (1..).zip(all).map(|(n, row)| (n, row, place_of(row))).collect();
     let largest = all.iter().map(|row| (row.new.0 - row.old.0).abs()).fold(0.0, f64::max);
     let link = |n: usize| Query::default().with("n", Some(&n.to_string())).link("outlier");
@@ -355,7 +377,7 @@ fn intervals(place: &Place<'_>, asked: &Asked<'_>, kept: &Arc<KeptComparison>) -
         let twin = IntervalsView { schema: IntervalsView::SCHEMA, intervals: kept.intervals.clone() };
         return Answer::twin(&twin, asked.form, &asked.query);
     }
-    let place_of = |row: &IntervalRow| format!("{} to {}", both(&row.from), both(&row.to));
+    let place_of = |row: &IntervalRow| format!("{} to {}", both(&row.from), end(&row.to));
     let rows: Vec<Row<'_>> = kept.intervals.iter().map(|row| (row, place_of(row))).collect();
     let columns = vec![
         Column::new("old", "instructions of the old build", |row: &Row<'_>| {
@@ -410,14 +432,16 @@ fn outlier(place: &Place<'_>, asked: &Asked<'_>, kept: &Arc<KeptComparison>) -> 
     }
     Ok(Answer::page(&Interval {
         frame: Frame::new(place, &row.function, &format!("outlier {n}"))
-            .with_tabs("", &TABS)
+            .with_tabs("outliers", &TABS)
             .with_twins("outlier", &asked.query),
+        page: function_link(&row.function),
+        place: format!("{n} of {}", kept.comparison.outliers.len()),
         before: (n > 1).then(|| at(n - 1)),
         behind: (n < kept.comparison.outliers.len()).then(|| at(n + 1)),
         swapped: asked.query.with("swap", Some("1").filter(|_| !is_swapped)).link("outlier"),
         changed: [&whole].into_iter().chain(&row.because).map(reason).collect(),
         from: both(&row.from),
-        to: both(&row.to),
+        to: end(&row.to),
         sure: format!("{:.2}", row.confidence),
         sides,
         view: &view,
@@ -497,6 +521,10 @@ struct OfBoth<'a> {
 struct Interval<'a> {
     frame: Frame,
     view: &'a OutlierView,
+    /// The page of its function.
+    page: String,
+    /// Which it is of all that differ.
+    place: String,
     from: String,
     to: String,
     sure: String,

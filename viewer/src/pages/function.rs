@@ -67,7 +67,7 @@ pub fn graph(place: &Place<'_>, asked: &Asked<'_>) -> Result<Answer, NoPage> {
     let name = asked.query.get("name").ok_or(NoPage::Unknown)?;
     let links = asked.query.only(&["name", "whole"]).link("function");
     let graph = place.recordings.graph(place.n, name, &drawing(&asked.query, &links))?;
-    Ok(Answer::new(200, "image/svg+xml", graph.svg))
+    Ok(Answer::picture(graph.svg))
 }
 
 /// A picture that takes its style from the page: one within it, no page of ours allows.

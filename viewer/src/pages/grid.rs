@@ -18,6 +18,8 @@ const PIECE: usize = 200;
 const LONGEST_PIECE: usize = 1000;
 /// How many rows a page in a file has at most, since all of them are in it.
 pub const LONGEST_IN_FILE: usize = 1000;
+/// Bytes of the longest address that a page leads to: of what a request may have, some is for headers.
+const LONGEST_HREF: usize = 6000;
 /// How many places the orders have together that are kept: some megabytes of them.
 const KEPT: usize = 6_000_000;
 
@@ -245,9 +247,12 @@ impl Cell {
         Cell { title: text.clone(), text, ..Cell::default() }
     }
 
-    /// That leads to `href`.
+    /// That leads to `href`; nowhere, if no request can be so long.
     pub fn to(self, href: String) -> Cell {
-        Cell { href, ..self }
+        match href.len() {
+            0..=LONGEST_HREF => Cell { href, ..self },
+            _ => self,
+        }
     }
 
     /// As a file has it, in which nothing is said twice: its script takes titles from texts, and what rows

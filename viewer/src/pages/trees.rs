@@ -12,6 +12,7 @@ pub mod time;
 use super::frame::{Frame, word};
 use super::{Answer, NoPage, Place};
 use crate::address::{Asked, Form, Query};
+use crate::escape;
 use layout::Nodes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -138,8 +139,8 @@ impl<'a> Calls<'a> {
         let calls = row.entries.map_or_else(String::new, |calls| format!(", {} calls", n(calls)));
         format!(
             "{}{}: {} {} ({mark}{} of all), itself {}{calls}",
-            row.function,
-            if row.module.is_empty() { String::new() } else { format!(" in {}", row.module) },
+            escape::cut(&row.function),
+            if row.module.is_empty() { String::new() } else { format!(" in {}", escape::cut(&row.module)) },
             n(row.inclusive),
             self.tree().unit,
             share(row.inclusive_share),

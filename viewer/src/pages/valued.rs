@@ -50,7 +50,7 @@ pub fn answer(place: &Place<'_>, asked: &Asked<'_>) -> Result<Answer, NoPage> {
         "loop" => page.one_loop(),
         "plot" => {
             let name = asked.query.get("name").ok_or(NoPage::Unknown)?;
-            Ok(Answer::new(200, "image/svg+xml", place.recordings.plot(place.n, name)?))
+            Ok(Answer::picture(place.recordings.plot(place.n, name)?))
         }
         _ => Err(NoPage::Unknown),
     }

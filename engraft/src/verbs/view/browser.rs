@@ -34,7 +34,16 @@ pub fn open(address: &str, port: u16) -> Option<NamedTempFile> {
     let mut command = Command::new(&browser);
     command.arg(leads.path()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     match command.spawn() {
-        Ok(_) => Some(leads),
+        Ok(mut child) => {
+            // It ends at once, or with the browser; what it returns is known then.
+            std::thread::spawn(move || {
+                if child.wait().is_ok_and(|status| !status.success()) {
+                    let what = format!("{} did not open the address", browser.display());
+                    output::warn(&what, Some(BY_HAND));
+                }
+            });
+            Some(leads)
+        }
         Err(err) => {
             let what = format!("cannot start {}: {err}", browser.display());
             output::warn(&what, Some(BY_HAND));

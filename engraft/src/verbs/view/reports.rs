@@ -24,7 +24,9 @@ pub fn what(path: &Path) -> Option<What> {
     let mut start = Vec::new();
     File::open(path).ok()?.take(LONGEST).read_to_end(&mut start).ok()?;
     let text = String::from_utf8_lossy(&start);
-    let schema = text.trim_start().strip_prefix("{\"schema\":\"")?.split('"').next()?;
+    // With or without spaces: people look at such files, and other tools write them anew.
+    let text = text.trim_start().strip_prefix('{')?.trim_start().strip_prefix("\"schema\"")?.trim_start();
+    let schema = text.strip_prefix(':')?.trim_start().strip_prefix('"')?.split('"').next()?;
     match schema {
         MatchView::SCHEMA => Some(What::Match),
         CarryView::SCHEMA => Some(What::Carry),

@@ -209,7 +209,7 @@ impl Browser {
                 }
                 Some("Network.responseReceived") => {
                     n_answers += 1;
-                    assert!(params["response"]["status"].as_u64() < Some(400), "{params:#}");
+                    assert!(params["response"]["status"].as_u64().is_some_and(|n| n < 400), "{params:#}");
                 }
                 Some("Network.loadingFailed") => {
                     assert!(params["canceled"] == json!(true), "{params:#}");

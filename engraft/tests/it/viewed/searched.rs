@@ -62,7 +62,7 @@ fn the_page_of_paths_is_readable() {
             browser.theme(theme);
             browser.open(&format!("{}{page}", viewed.address));
             let wide = browser.script("return document.documentElement.scrollWidth - innerWidth");
-            assert!(wide.as_i64() <= Some(0), "{page} is {wide} wider than {width}");
+            assert!(wide.as_i64().is_some_and(|n| n <= 0), "{page} is {wide} wider than {width}");
             let found = browser.script_later(&axe);
             assert_eq!(found, serde_json::json!([]), "{page}, {theme}: {found:#}");
         }

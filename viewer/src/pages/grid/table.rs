@@ -154,7 +154,7 @@ impl Column<'_> {
     fn shown(&self, row: usize, is_in_file: bool) -> Cell {
         let value = (self.value)(row);
         let shown = (self.cell)(row).unwrap_or_else(|| value.cell());
-        let shown = Cell { is_right: value.is_right(), is_unknown: value == Value::Unknown, ..shown };
+        let shown = Cell { is_right: value.is_right(), ..shown };
         if is_in_file { shown.in_file(value) } else { shown }
     }
 }

@@ -8,6 +8,7 @@ use super::flame::{Colour, Drawn, LEAST, Picture, elided};
 use super::layout::{Frame as Box_, Nodes, Stands};
 use super::{Way, number};
 use crate::address::{Asked, Form, Query};
+use crate::escape;
 use crate::pages::frame::Frame;
 use crate::pages::grid::{Bar, Cell, Column, Rows, Value, pattern};
 use crate::pages::{Answer, NoPage, Place, list};
@@ -138,7 +139,7 @@ fn said(row: &CallsRow) -> String {
     let module = if row.module.is_empty() { String::new() } else { format!(" in {}", row.module) };
     format!(
         "{}{module}: {} instructions, then {} ({}); itself {}, then {}; {} calls, then {}",
-        row.name(),
+        escape::cut(&row.name()),
         n(row.old.inclusive),
         n(row.new.inclusive),
         grouped(&format!("{:+.0}", row.by())),
@@ -176,7 +177,7 @@ fn flame(asked: &Asked<'_>, trees: &CallTrees, frame: Frame) -> Page {
             Some(row) => {
                 let hit = if is_hit(row) { " hit" } else { "" };
                 let class = if row.function.is_none() { "elided" } else { class(row) };
-                let label = format!("{} {}", by(row), row.name());
+                let label = format!("{} {}", escape::cut(&row.name()), by(row));
                 Drawn::new(of, n_above, link(Some(n)), said(row), &label, format!("{class}{above}{hit}"))
             }
             None => Drawn::new(of, n_above, link(None), String::new(), "", String::new()),

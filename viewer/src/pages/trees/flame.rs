@@ -54,7 +54,7 @@ impl Drawn {
         Drawn {
             href,
             title,
-            label: if of.width >= NAMED { label.to_owned() } else { String::new() },
+            label: if of.width >= NAMED { crate::escape::cut(label).into_owned() } else { String::new() },
             class,
             x: format!("{:.4}", 100.0 * of.x),
             width: format!("{:.4}", 100.0 * of.width),

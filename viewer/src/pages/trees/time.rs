@@ -6,6 +6,7 @@
 use super::flame::Colour;
 use super::{Way, asked_as, number, tabs};
 use crate::address::{Asked, Form, Query};
+use crate::escape;
 use crate::pages::frame::Frame;
 use crate::pages::grid::pattern;
 use crate::pages::{Answer, NoPage, Place};
@@ -171,6 +172,7 @@ fn title(name: &str, unit: &str, window: &TimeWindow, own: u64) -> String {
     let part = if window.total() == 0 { 0.0 } else { number(own) / number(window.total()) };
     let when = window.seconds.map_or_else(String::new, |at| format!(", at {at:.6} s"));
     let all = n(window.total());
+    let name = escape::cut(name);
     format!("{name}: {} of {all} {unit} ({}), from {} on{when}", n(own), share(part), n(window.from))
 }
 
