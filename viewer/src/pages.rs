@@ -42,27 +42,18 @@ pub struct Answer {
     pub location: Option<String>,
     /// As what it is kept, if it is to be.
     pub file: Option<&'static str>,
-    /// The hash of the style within it, as a policy names it.
-    pub style: Option<String>,
 }
 
 const HTML: &str = "text/html; charset=utf-8";
 
 impl Answer {
     fn new(status: u16, kind: &'static str, bytes: impl Into<Bytes>) -> Answer {
-        Answer { status, kind, bytes: bytes.into(), location: None, file: None, style: None }
+        Answer { status, kind, bytes: bytes.into(), location: None, file: None }
     }
 
     /// A refusal without details, since the client may be anyone.
     pub fn refused(status: u16) -> Answer {
         Answer::new(status, "text/plain; charset=utf-8", format!("{status}\n"))
-    }
-
-    /// A picture, shown alone, with its own style.
-    fn picture(svg: String) -> Answer {
-        let style = svg.split_once("<style>").and_then(|(_, rest)| Some(rest.split_once("</style>")?.0));
-        let style = style.map(assets::hash);
-        Answer { style, ..Answer::new(200, "image/svg+xml", svg) }
     }
 
     /// A page.

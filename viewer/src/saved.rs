@@ -181,7 +181,7 @@ fn resolved(path: &str, href: &str) -> Option<Link> {
     let is_known = query.only(&[&PAGE_KEYS[..], &STATE_KEYS[..]].concat()) == query;
     // Pictures and twins are files of their own, and calls of one function are looked for in the whole run.
     let has_room = match parts.last() {
-        Some(&("graph" | "plot" | "export" | "search")) => false,
+        Some(&("graph" | "export" | "search")) => false,
         Some(&("callers" | "tree" | "flame" | "time")) => query.get("name").is_none(),
         _ => true,
     };

@@ -26,7 +26,7 @@ pub fn answer(place: &Place<'_>, asked: &Asked<'_>) -> Result<Answer, NoPage> {
         "flame" | "tree" | "callers" => trees::answer(place, asked),
         "time" if place.what == What::Trace => trees::time::answer(place, asked),
         "search" if place.what == What::Trace => searched::answer(place, asked, trees::tabs(place.what)),
-        "graph" => function::graph(place, asked),
+        "graph" => function::graph(place, asked, trees::tabs(place.what)),
         _ => Err(NoPage::Unknown),
     }
 }

@@ -63,11 +63,16 @@ fn drawing<'a>(query: &Query, links: &'a str) -> Drawing<'a> {
 }
 
 /// Its flow graph alone.
-pub fn graph(place: &Place<'_>, asked: &Asked<'_>) -> Result<Answer, NoPage> {
+pub fn graph(place: &Place<'_>, asked: &Asked<'_>, tabs: &[(&'static str, &str)]) -> Result<Answer, NoPage> {
     let name = asked.query.get("name").ok_or(NoPage::Unknown)?;
     let links = asked.query.only(&["name", "whole"]).link("function");
     let graph = place.recordings.graph(place.n, name, &drawing(&asked.query, &links))?;
-    Ok(Answer::picture(graph.svg))
+    // As a page, which has a style: one within the picture, no page of ours allows.
+    let query = asked.query.only(&["name"]);
+    let frame = Frame::new(place, name, &format!("function {} --svg", word(name)))
+        .with_tabs("", tabs)
+        .with_twins("function", &query);
+    Ok(Answer::page(&Alone { frame, name, page: query.link("function"), graph: without_style(&graph.svg) }))
 }
 
 /// A picture that takes its style from the page: one within it, no page of ours allows.
@@ -151,6 +156,17 @@ struct Line {
     mnemonic: String,
     text: String,
     calls: String,
+}
+
+/// The flow graph alone.
+#[derive(Template)]
+#[template(path = "graph.html")]
+struct Alone<'a> {
+    frame: Frame,
+    name: &'a str,
+    /// The page of the function.
+    page: String,
+    graph: String,
 }
 
 #[derive(Template)]

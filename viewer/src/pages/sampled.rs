@@ -14,7 +14,7 @@ pub fn answer(place: &Place<'_>, asked: &Asked<'_>) -> Result<Answer, NoPage> {
         "" => Ok(Answer::elsewhere("functions")),
         "functions" => functions(place, asked),
         "function" => function::answer(place, asked, trees::tabs(place.what)),
-        "graph" => function::graph(place, asked),
+        "graph" => function::graph(place, asked, trees::tabs(place.what)),
         "flame" | "tree" | "callers" => trees::answer(place, asked),
         _ => Err(NoPage::Unknown),
     }

@@ -48,10 +48,6 @@ pub fn answer(place: &Place<'_>, asked: &Asked<'_>) -> Result<Answer, NoPage> {
         "function" => page.function(),
         "place" => page.one_place(),
         "loop" => page.one_loop(),
-        "plot" => {
-            let name = asked.query.get("name").ok_or(NoPage::Unknown)?;
-            Ok(Answer::picture(place.recordings.plot(place.n, name)?))
-        }
         _ => Err(NoPage::Unknown),
     }
 }

@@ -111,7 +111,7 @@ impl Connection {
         let mut response = Response::new(Content { bytes: Some(answer.bytes), _alive: state.body.clone() });
         *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::NOT_FOUND);
         let headers = response.headers_mut();
-        guard::protect(headers, answer.style.as_deref());
+        guard::protect(headers);
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(answer.kind));
         if let Some(to) = answer.location.and_then(|to| HeaderValue::from_str(&to).ok()) {
             headers.insert(header::LOCATION, to);

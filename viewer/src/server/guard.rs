@@ -83,9 +83,8 @@ fn is_loopback(host: &str) -> bool {
 const POLICY: &str = "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; \
     frame-ancestors 'none'";
 
-/// Puts what each answer says for the safety of its reader to its headers; `style` is the hash of the style
-/// within a picture that is shown alone.
-pub fn protect(headers: &mut HeaderMap, style: Option<&str>) {
+/// Puts what each answer says for the safety of its reader to its headers.
+pub fn protect(headers: &mut HeaderMap) {
     let all = [
         ("content-security-policy", POLICY),
         ("x-content-type-options", "nosniff"),
@@ -96,10 +95,6 @@ pub fn protect(headers: &mut HeaderMap, style: Option<&str>) {
     ];
     for (name, value) in all {
         headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
-    }
-    let with_style = style.map(|hash| HeaderValue::try_from(format!("{POLICY}; style-src 'self' {hash}")));
-    if let Some(Ok(policy)) = with_style {
-        headers.insert(HeaderName::from_static("content-security-policy"), policy);
     }
 }
 

@@ -335,7 +335,11 @@ fn what_differs_between_two_builds_is_drawn_by_either_and_by_the_difference() {
          .map((text) => text.dataset.name)",
     );
     let labels: Vec<String> = serde_json::from_value(labels).expect("texts");
-    let is_said = |label: &String| ["+", "-", "×", "new", "gone"].iter().any(|sign| label.starts_with(sign));
+    // Behind the name, which is seen first where there is little room.
+    let is_said = |label: &String| {
+        let by = label.split_once(' ').map_or("", |(_, by)| by);
+        ["+", "-", "×", "new", "gone"].iter().any(|sign| by.starts_with(sign))
+    };
     assert!(!labels.is_empty() && labels.iter().all(is_said), "{labels:?}");
     browser.reload();
     assert!(!browser.texts("svg.flame [class^=more] title").is_empty());
