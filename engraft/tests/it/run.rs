@@ -52,6 +52,12 @@ pub fn engraft(folder: &Path, args: &str) -> Ran {
     command.expect("cargo built it").into()
 }
 
+/// Whether these mappings of a process have files of ours, wherever the project has been checked out.
+pub fn has_ours(maps: &str) -> bool {
+    let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the project's folder");
+    maps.replace(&checkout.display().to_string(), "").contains("engraft")
+}
+
 /// Whether `tool` can be run. If not, the test at this place is written down as skipped, or fails, as the
 /// environment asks.
 pub fn has(tool: &str, module: &str, line: u32) -> bool {

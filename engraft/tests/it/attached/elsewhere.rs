@@ -3,7 +3,7 @@
 
 use super::server::{Observing, Server};
 use super::{C, entries};
-use crate::run::{copy_program, engraft, folder, must};
+use crate::run::{copy_program, engraft, folder, has_ours, must};
 use crate::{needs, needs_mounts};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -23,7 +23,7 @@ fn build(folder: &Path) {
 fn is_clean(server: &Server, n: usize) {
     let maps = std::fs::read_to_string(format!("/proc/{}/maps", server.pid())).expect("it runs");
     let tasks = std::fs::read_dir(format!("/proc/{}/task", server.pid())).expect("it runs").count();
-    assert_eq!((maps.contains("engraft"), tasks), (false, n), "{maps}");
+    assert_eq!((has_ours(&maps), tasks), (false, n), "{maps}");
 }
 
 /// Namespaces of processes, of users, of networks: the process has another number there, and the helper in
